@@ -1,0 +1,91 @@
+//! Everything that happens because time has passed.
+#![deny(clippy::disallowed_methods)]
+
+use std::time::Instant;
+
+use super::runs::{Abort, Row, Work};
+use super::{Engine, Link, Output};
+use crate::time::{later, sooner};
+use crate::cancellation::CancelReason;
+use crate::fault::Fault;
+use crate::job::RunId;
+
+impl Engine {
+    pub(super) fn pass_deadlines(&mut self, now: Instant) {
+        for link in [Link::Work, Link::Watch] {
+            if self.link(link).is_overdue(now) {
+                self.outbox.push_back(Output::Disconnect(link));
+                let epoch = self.link(link).epoch;
+                self.lost(now, link, epoch, &Fault::deadline());
+            }
+        }
+        self.work.pass_time(now);
+        self.watch.pass_time(now);
+        self.pass_run_deadlines(now);
+        self.pass_claiming_time(now);
+        self.pass_shutdown_deadlines(now);
+    }
+
+    pub(super) fn earliest_deadline(&self) -> Option<Instant> {
+        let runs = self.runs.iter().map(|(_, run)| sooner(run.times_out_at, run.patience_ends_at)).fold(None, sooner);
+        let settling = self.settling.deadline().filter(|_| self.work.is_idle());
+        [
+            self.work.deadline(),
+            self.watch_deadline(),
+            runs,
+            settling,
+            self.lease_deadline(),
+            self.claiming_deadline().filter(|_| self.work.is_idle()),
+            self.shutdown_deadline(),
+        ]
+        .into_iter()
+        .fold(None, sooner)
+    }
+
+    /// The handler has started: its time-out counts from here.
+    pub(super) fn started(&mut self, now: Instant, id: RunId) {
+        let timeout = self.runs.get(id).and_then(|run| self.rule(run.kind)).and_then(|rule| rule.timeout);
+        if let Some(run) = self.runs.get_mut(id) {
+            run.started = true;
+            run.times_out_at = timeout.map(|timeout| later(now, timeout));
+        }
+    }
+
+    fn pass_run_deadlines(&mut self, now: Instant) {
+        let due: Vec<RunId> = self
+            .runs
+            .iter()
+            .filter(|(_, run)| sooner(run.times_out_at, run.patience_ends_at).is_some_and(|at| at <= now))
+            .map(|(id, _)| id)
+            .collect();
+        for id in due {
+            self.pass_run_deadline(now, id);
+        }
+    }
+
+    fn pass_run_deadline(&mut self, now: Instant, id: RunId) {
+        let grace = self.rules.config.abort_grace;
+        let Some(run) = self.runs.get_mut(id) else { return };
+        if run.times_out_at.take_if(|at| *at <= now).is_some() && run.work == Work::Going && run.row == Row::Held {
+            run.abort = Some(Abort::TimedOut);
+            let blocking = run.blocking;
+            if !blocking {
+                run.patience_ends_at = Some(later(now, grace));
+            }
+            self.outbox.push_back(Output::Cancel(id, CancelReason::TimedOut));
+            if blocking { self.record_timeout(id) } else { self.outbox.push_back(Output::Abort(id)) }
+            return;
+        }
+        if run.patience_ends_at.take_if(|at| *at <= now).is_some() && run.abort == Some(Abort::ClaimLost) {
+            self.outbox.push_back(Output::Abort(id));
+        }
+    }
+
+    /// A thread cannot be stopped: the failure is stored now, and the slot stays taken until the thread returns.
+    fn record_timeout(&mut self, id: RunId) {
+        if let Some(run) = self.runs.get(id).cloned() {
+            let settlement = self.timed_out(id, &run);
+            self.unsettle(settlement);
+        }
+    }
+}

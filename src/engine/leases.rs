@@ -1,0 +1,203 @@
+//! Keeping claims alive, and finding out which are not this worker's any more.
+//!
+//! A renewal is the only heartbeat: it goes on in every state until the handler has really ended. A claim that a
+//! renewal missed is not called lost before a read, serialised with the worker's own claims and settlements, has
+//! confirmed it. The same read finds rows that a claim took whose reply never came.
+#![deny(clippy::disallowed_methods)]
+
+use std::time::{Duration, Instant};
+
+use super::purpose::Purpose;
+use super::runs::{Abort, Row, Run, Work};
+use super::{Engine, Link, Output};
+use crate::time::{later, sooner};
+use crate::cancellation::CancelReason;
+use crate::job::{ClaimedJob, RunId};
+use crate::observer::Event;
+use crate::statement::{Renew, Statement};
+
+/// A lease is renewed when a third of it has passed, so that two renewals may fail before it runs out.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// The shortest time between two renewals, whatever the lease.
+const MIN_INTERVAL: Duration = Duration::from_millis(300);
+
+/// How long recovery waits at least after this worker's own link came back: others need that time to come back too.
+const RECOVERY_HOLD: Duration = Duration::from_secs(10);
+
+/// How often the server's view is compared with ours after a reply was lost: once at once, and again later, because
+/// a connection that is dead for us may still commit what it was sent.
+const RECONCILIATIONS: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    renew_at: Option<Instant>,
+    failing: bool,
+    reconcile_at: Option<Instant>,
+    reconciliations: u32,
+}
+
+impl Engine {
+    /// Enters a claimed job as a run; says whether its start has to be reported.
+    pub(super) fn enroll(&mut self, now: Instant, kind: usize, job: &ClaimedJob) -> bool {
+        let Some(rule) = self.rule(kind) else { return false };
+        let (blocking, timeout) = (rule.blocking, rule.timeout);
+        let renewal = later(now, rule.lease / RENEWALS_PER_LEASE);
+        self.runs.insert(
+            job.id,
+            Run {
+                kind,
+                blocking,
+                failure_count: job.failure_count,
+                started: false,
+                work: Work::Going,
+                row: Row::Held,
+                abort: None,
+                times_out_at: None,
+                patience_ends_at: None,
+                missed: false,
+            },
+        );
+        if self.rules.config.renew_leases {
+            self.leases.renew_at = sooner(self.leases.renew_at, Some(renewal));
+        }
+        timeout.is_some()
+    }
+
+    pub(super) fn lease_deadline(&self) -> Option<Instant> {
+        let renewal = self.leases.renew_at.filter(|_| self.renewal_link_is_idle());
+        sooner(renewal, self.leases.reconcile_at.filter(|_| self.work.is_idle()))
+    }
+
+    fn renewal_link_is_idle(&self) -> bool {
+        if self.watch.is_up() { self.watch.is_idle() } else { self.work.is_idle() }
+    }
+
+    /// The renewal to send now over `link`. While the watch link is down, the work link takes it on.
+    pub(super) fn renewal_due(&mut self, now: Instant, link: Link) -> Option<(Statement, Purpose)> {
+        let here = match link {
+            Link::Watch => true,
+            Link::Work => !self.watch.is_up(),
+        };
+        if !here || self.leases.renew_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        let held = || self.runs.iter().filter(|(_, run)| is_renewed(run));
+        let rows: Vec<(RunId, f64)> = held()
+            .filter_map(|(id, run)| self.rule(run.kind).map(|rule| (id, rule.lease.as_secs_f64())))
+            .collect();
+        let shortest = held().filter_map(|(_, run)| self.rule(run.kind)).map(|rule| rule.lease).min();
+        self.leases.renew_at = shortest.map(|lease| later(now, (lease / RENEWALS_PER_LEASE).max(MIN_INTERVAL)));
+        let ids: Vec<RunId> = rows.iter().map(|(id, _)| *id).collect();
+        let statement = Statement::Renew(Renew { worker: self.rules.worker.clone(), rows });
+        (!ids.is_empty()).then_some((statement, Purpose::Renew(ids)))
+    }
+
+    pub(super) fn renewed(&mut self, now: Instant, asked: &[RunId], renewed: &[(RunId, bool)]) {
+        self.leases.failing = false;
+        let mut missed = false;
+        for id in asked {
+            let found = renewed.iter().find(|(other, _)| other == id);
+            let Some(run) = self.runs.get_mut(*id) else { continue };
+            run.missed = found.is_none() && run.row == Row::Held;
+            missed |= run.missed;
+            if found.is_some_and(|(_, cancel)| *cancel) {
+                self.outbox.push_back(Output::Cancel(*id, CancelReason::Requested));
+            }
+        }
+        if missed {
+            self.leases.reconcile_at = Some(now);
+            self.leases.reconciliations = self.leases.reconciliations.max(1);
+        }
+    }
+
+    /// A renewal failed: try again soon, and recover nobody's claims while our own cannot be renewed.
+    pub(super) fn renewal_failed(&mut self, now: Instant) {
+        self.leases.failing = true;
+        self.leases.renew_at = sooner(self.leases.renew_at, Some(later(now, MIN_INTERVAL)));
+    }
+
+    pub(super) fn recovery_allowed_by_renewals(&self) -> bool {
+        !self.leases.failing
+    }
+
+    /// A reply was lost: what the server did is not known.
+    pub(super) fn doubt_claims(&mut self, now: Instant) {
+        self.leases.reconcile_at = Some(now);
+        self.leases.reconciliations = RECONCILIATIONS;
+    }
+
+    /// After this worker's own outage others had theirs too, and need time to renew.
+    pub(super) fn hold_recovery(&mut self, now: Instant) {
+        self.claiming.hold_recovery(later(now, self.renewal_interval().max(RECOVERY_HOLD)));
+        self.leases.renew_at = self.leases.renew_at.map(|_| now);
+    }
+
+    fn renewal_interval(&self) -> Duration {
+        let shortest = self.rules.kinds.iter().map(|rule| rule.lease).min();
+        shortest.unwrap_or(self.rules.config.lease) / RENEWALS_PER_LEASE
+    }
+
+    pub(super) fn reconciliation_due(&mut self, now: Instant) -> bool {
+        if self.leases.reconcile_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.leases.reconciliations = self.leases.reconciliations.saturating_sub(1);
+        let again = later(now, self.renewal_interval().clamp(Duration::from_secs(1), Duration::from_secs(60)));
+        self.leases.reconcile_at = (self.leases.reconciliations > 0).then_some(again);
+        true
+    }
+
+    pub(super) fn reconciliation_failed(&mut self, now: Instant) {
+        self.leases.reconcile_at = Some(now);
+        self.leases.reconciliations = self.leases.reconciliations.max(1);
+    }
+
+    /// Compares what the server says this worker holds with what it knows.
+    ///
+    /// No claim and no settlement of ours is in flight: they share the link that this read came from.
+    pub(super) fn reconciled(&mut self, now: Instant, held: &[RunId]) {
+        let lost: Vec<RunId> = self
+            .runs
+            .iter()
+            .filter(|(id, run)| run.row == Row::Held && !held.contains(id))
+            .map(|(id, _)| id)
+            .collect();
+        for id in lost {
+            self.claim_lost(now, id);
+        }
+        for id in held {
+            let ours = self.runs.get(*id).is_some_and(|run| run.row != Row::Gone) || self.settling.holds(*id);
+            if !ours {
+                self.observe(Event::Orphan { job: id.job, run: id.run });
+                self.release_unknown(*id, "the reply to its claim was lost");
+            }
+        }
+    }
+
+    /// Somebody else has the job now: the handler is told, and what it still returns is discarded.
+    fn claim_lost(&mut self, now: Instant, id: RunId) {
+        let patience = later(now, self.rules.config.abort_grace);
+        let Some(run) = self.runs.get_mut(id) else { return };
+        run.row = Row::Gone;
+        run.times_out_at = None;
+        let (kind, going, blocking) = (run.kind, run.work == Work::Going, run.blocking);
+        if going && !blocking && run.abort.is_none() {
+            run.patience_ends_at = Some(patience);
+            run.abort = Some(Abort::ClaimLost);
+        }
+        if going {
+            self.outbox.push_back(Output::Cancel(id, CancelReason::ClaimLost));
+        }
+        let kind = self.rule(kind).map_or("", |rule| rule.kind);
+        self.observe(Event::ClaimLost { job: id.job, run: id.run, kind });
+        self.free(id);
+    }
+}
+
+/// A claim is renewed until its row is settled, except when a future was told to stop and did not: it might hang for
+/// ever, and its job with it.
+fn is_renewed(run: &Run) -> bool {
+    let gave_up = run.abort == Some(Abort::TimedOut) && !run.blocking && run.patience_ends_at.is_none();
+    run.row != Row::Gone && !gave_up
+}

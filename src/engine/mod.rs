@@ -1,0 +1,248 @@
+//! The worker's state machine.
+#![deny(clippy::disallowed_methods)]
+
+mod claiming;
+mod deadlines;
+mod leases;
+mod purpose;
+mod runs;
+mod settling;
+mod shutdown;
+mod watching;
+mod working;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cancellation::CancelReason;
+use crate::config::Config;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::job::{ClaimedJob, RunId};
+use crate::link::{Epoch, LinkState, StatementId};
+use crate::observer::Event;
+use crate::registry::KindRule;
+use crate::report::{Report, ShutdownReport};
+use crate::statement::{Reply, Statement};
+
+use claiming::Claiming;
+use leases::Leases;
+use purpose::Purpose;
+use runs::Runs;
+use settling::Settling;
+use shutdown::Phase;
+use watching::Watching;
+
+/// One of the two connections that a worker has, whatever its concurrency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Link {
+    /// Claims and settlements.
+    Work,
+    /// LISTEN, lease renewal and notifications: nothing here ever queues behind work.
+    Watch,
+}
+
+impl Link {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Time has passed; nothing else.
+    Tick,
+    /// A notification arrived on the watch link.
+    Notified(String),
+    /// The connection that [`Output::Connect`] asked for is there, its session settings made.
+    Connected(Link, Epoch),
+    /// That connection could not be made, or is gone.
+    Lost(Link, Epoch, Fault),
+    /// The answer to [`Output::Execute`].
+    Reply(StatementId, Result<Reply, Fault>),
+    /// The handler of a run that asked for it has started.
+    Started(RunId),
+    /// The handler has ended and everything of the run has stopped.
+    Finished(RunId, Report),
+    /// The worker shall stop. The runs' tokens are children of the shutdown token and have been cancelled with it.
+    Shutdown,
+    /// Nobody waits for the worker any more: the future was dropped.
+    Abandoned,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Make this connection; whatever the link had before is dropped. Answer `Connected` or `Lost`.
+    Connect(Link, Epoch),
+    /// Drop this link's connection, at once and whatever it is doing. No answer.
+    Disconnect(Link),
+    /// Run this statement on the link. Answer `Reply`, or `Lost` if the connection ends.
+    Execute(Link, StatementId, Statement),
+    /// Start this run. Answer `Finished`, in the end.
+    Start(Start),
+    /// Cancel the run's token.
+    Cancel(RunId, CancelReason),
+    /// Async: drop the run's future, then answer `Finished(Aborted)`. Blocking: take the run back if its handler has
+    /// not started, and then answer `Finished(NotStarted)`; if it has, do nothing.
+    Abort(RunId),
+    /// Tell whoever listens.
+    Observe(Event),
+    /// Everything has ended; the last output.
+    Stopped(Result<ShutdownReport, Error>),
+}
+
+/// A run to be started.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) id: RunId,
+    /// Index into the registry's rules.
+    pub(crate) kind: usize,
+    pub(crate) job: ClaimedJob,
+    /// Whether the engine wants to hear when the handler starts, because a time-out counts from there.
+    pub(crate) report_start: bool,
+}
+
+/// What a worker is built from, as far as the engine is concerned.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub(crate) config: Config,
+    pub(crate) kinds: Vec<KindRule>,
+    /// `host:pid:suffix`.
+    pub(crate) worker: Arc<str>,
+    /// The NOTIFY channel, which is the schema's name.
+    pub(crate) channel: String,
+    /// Whether the watch link listens.
+    pub(crate) listen: bool,
+    /// The random suffix; it spreads what workers would otherwise do in step.
+    pub(crate) seed: u64,
+}
+
+/// The worker's state machine: it decides, and never waits.
+///
+/// The front-end tells it what happened and does what it says:
+///
+/// > 1. Call [`output`](Self::output) until it is `None`, doing each thing at once and waiting for none of them.
+/// > 2. Wait until something happened, at most until [`deadline`](Self::deadline).
+/// > 3. Pass everything that happened to [`input`](Self::input), with the time at which it is passed.
+///
+/// Passing all that is there before the next step 1 is what makes batches: results gather while a statement is in
+/// flight, and the next exchange settles them all and claims for all free slots.
+///
+/// Inputs may come late, twice (from a dropped connection) or never; each statement and each connection attempt has a
+/// deadline of the engine's own. `now` must not run backwards.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    rules: Rules,
+    phase: Phase,
+    work: LinkState<Purpose>,
+    watch: LinkState<Purpose>,
+    runs: Runs,
+    claiming: Claiming,
+    settling: Settling,
+    leases: Leases,
+    watching: Watching,
+    report: ShutdownReport,
+    outbox: VecDeque<Output>,
+    statements: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(rules: Rules, now: Instant) -> Self {
+        let mut engine = Self {
+            phase: Phase::Running,
+            work: LinkState::new(rules.seed, now),
+            watch: LinkState::new(rules.seed.rotate_left(32), now),
+            runs: Runs::new(rules.kinds.len()),
+            claiming: Claiming::new(&rules, now),
+            settling: Settling::default(),
+            leases: Leases::default(),
+            watching: Watching::default(),
+            report: ShutdownReport::default(),
+            outbox: VecDeque::new(),
+            statements: 0,
+            rules,
+        };
+        engine.observe(Event::WorkerStarted { worker: engine.rules.worker.to_string() });
+        engine.advance(now);
+        engine
+    }
+
+    /// Takes in what happened and decides what follows from it.
+    pub(crate) fn input(&mut self, now: Instant, input: Input) {
+        if self.is_stopped() {
+            return;
+        }
+        match input {
+            Input::Tick => {}
+            Input::Notified(payload) => self.notified(now, &payload),
+            Input::Connected(link, epoch) => self.connected(now, link, epoch),
+            Input::Lost(link, epoch, fault) => self.lost(now, link, epoch, &fault),
+            Input::Reply(id, reply) => self.replied(now, id, reply),
+            Input::Started(id) => self.started(now, id),
+            Input::Finished(id, report) => self.finished(now, id, report),
+            Input::Shutdown => self.shut_down(now),
+            Input::Abandoned => self.abandon(now),
+        }
+    }
+
+    /// The next thing to do; `None` until something happens again.
+    ///
+    /// Decisions are made here, not in [`input`](Self::input), so that they see everything that has happened by now.
+    pub(crate) fn output(&mut self, now: Instant) -> Option<Output> {
+        if self.outbox.is_empty() && !self.is_stopped() {
+            self.advance(now);
+        }
+        self.outbox.pop_front()
+    }
+
+    /// When to come back even if nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        if self.is_stopped() {
+            return None;
+        }
+        self.earliest_deadline()
+    }
+
+    /// Moves everything as far as it goes at `now`.
+    fn advance(&mut self, now: Instant) {
+        self.pass_deadlines(now);
+        self.drive_work(now);
+        self.drive_watch(now);
+        self.stop_when_done();
+    }
+
+    fn link(&mut self, link: Link) -> &mut LinkState<Purpose> {
+        match link {
+            Link::Work => &mut self.work,
+            Link::Watch => &mut self.watch,
+        }
+    }
+
+    fn observe(&mut self, event: Event) {
+        self.outbox.push_back(Output::Observe(event));
+    }
+
+    fn execute(&mut self, now: Instant, link: Link, statement: Statement, purpose: Purpose) {
+        self.statements += 1;
+        let id = StatementId(self.statements);
+        self.link(link).sent(id, purpose, now);
+        self.outbox.push_back(Output::Execute(link, id, statement));
+    }
+
+    fn rule(&self, kind: usize) -> Option<&KindRule> {
+        self.rules.kinds.get(kind)
+    }
+
+    fn kind_index(&self, kind: &str) -> Option<usize> {
+        self.rules.kinds.iter().position(|rule| rule.kind == kind)
+    }
+}

@@ -1,0 +1,53 @@
+//! What a statement in flight is for.
+#![deny(clippy::disallowed_methods)]
+
+use crate::job::RunId;
+use crate::rotation::Floor;
+
+/// What a statement in flight was for, with what is needed to read its answer.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    Check,
+    Exchange(Exchange),
+    Stale,
+    Recover,
+    Promote,
+    Survey,
+    Held,
+    Listen,
+    Renew(Vec<RunId>),
+    Notify,
+}
+
+/// What an exchange carried.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) settled: Vec<RunId>,
+    pub(super) claim: Option<Ask>,
+}
+
+/// What a claim asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Ask {
+    pub(super) want: usize,
+    pub(super) floor: Floor,
+    /// Only some of the open kinds were asked for.
+    pub(super) narrowed: bool,
+}
+
+impl Purpose {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Exchange(_) => "exchange",
+            Self::Stale => "stale",
+            Self::Recover => "recover",
+            Self::Promote => "promote",
+            Self::Survey => "survey",
+            Self::Held => "held",
+            Self::Listen => "listen",
+            Self::Renew(_) => "renew",
+            Self::Notify => "notify",
+        }
+    }
+}

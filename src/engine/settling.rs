@@ -1,0 +1,373 @@
+//! From a run's report to its row: what becomes of the job, and how the result reaches the server whatever happens.
+//!
+//! A result stays here until the server has accepted or refused it. Sending it again is harmless: the statement is
+//! fenced, and tells a result that had landed before from one that came too late.
+#![deny(clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::runs::{Abort, Row, Run, Work};
+use super::Engine;
+use crate::time::{later, sooner};
+use crate::backoff::Retry;
+use crate::config::{DecodePolicy, PanicPolicy};
+use crate::fault::{Fault, FaultKind};
+use crate::job::RunId;
+use crate::limits::MAX_DELAY;
+use crate::observer::Event;
+use crate::report::{Report, Verdict};
+use crate::statement::{Ending, Malformed, Settle, Settled, Settlement};
+use crate::text;
+
+/// The most results that one statement carries; it bounds the memory and the time of one exchange.
+const MAX_BATCH: usize = 1_000;
+
+/// How soon a result is sent again whose row somebody else has locked.
+const BUSY_RETRY: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(super) struct Settling {
+    results: BTreeMap<RunId, Pending>,
+    /// How many results the next statement may carry; halved when one of a batch is refused for its content.
+    limit: usize,
+    /// The last exchange failed: results go without a claim, so that a failing claim cannot hold them back.
+    alone: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    settlement: Settlement,
+    in_flight: bool,
+    not_before: Option<Instant>,
+    /// Note, attachment and carry were given up because the server refused them.
+    degraded: bool,
+    retry: Option<Retry>,
+}
+
+impl Default for Settling {
+    fn default() -> Self {
+        Self { results: BTreeMap::new(), limit: MAX_BATCH, alone: false }
+    }
+}
+
+impl Settling {
+    fn add(&mut self, settlement: Settlement) {
+        let pending = Pending { settlement, in_flight: false, not_before: None, degraded: false, retry: None };
+        self.results.insert(pending.settlement.id, pending);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    pub(super) fn holds(&self, id: RunId) -> bool {
+        self.results.contains_key(&id)
+    }
+
+    pub(super) fn goes_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// What the next exchange settles.
+    pub(super) fn batch(&mut self, now: Instant) -> Vec<Settlement> {
+        let sendable = |it: &&mut Pending| it.not_before.is_none_or(|at| at <= now);
+        let taken = self.results.values_mut().filter(sendable).take(self.limit);
+        taken
+            .map(|it| {
+                it.in_flight = true;
+                it.settlement.clone()
+            })
+            .collect()
+    }
+
+    pub(super) fn wants_to_send(&self, now: Instant) -> bool {
+        self.results.values().any(|it| it.not_before.is_none_or(|at| at <= now))
+    }
+
+    /// The soonest time at which a result that waits may be sent.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.results.values().map(|it| it.not_before).fold(None, sooner)
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.results).into_keys().collect()
+    }
+
+    fn succeeded(&mut self) {
+        self.alone = false;
+        self.limit = self.limit.saturating_mul(2).min(MAX_BATCH);
+    }
+}
+
+impl Engine {
+    /// A run ended: works out what becomes of its job.
+    pub(super) fn finished(&mut self, now: Instant, id: RunId, report: Report) {
+        let Some(run) = self.runs.get_mut(id) else {
+            self.late_result(id, None);
+            return;
+        };
+        if run.work == Work::Stopped {
+            return;
+        }
+        run.work = Work::Stopped;
+        let (kind, row, blocking) = (run.kind, run.row, run.blocking);
+        if blocking {
+            self.extend_giving_up(now);
+        }
+        if report.verdict == Verdict::Discarded {
+            self.spawner_discarded(now);
+        } else {
+            self.claiming.not_discarded();
+        }
+        match row {
+            Row::Held => self.conclude(id, report),
+            Row::Unsettled => {}
+            Row::Gone => {
+                if report.verdict != Verdict::Aborted {
+                    self.late_result(id, Some(kind));
+                }
+                self.free(id);
+            }
+        }
+    }
+
+    fn conclude(&mut self, id: RunId, report: Report) {
+        let Some(run) = self.runs.get(id).cloned() else { return };
+        if let Some(what) = &report.degraded {
+            self.observe(Event::Degraded { job: id.job, what: what.clone() });
+        }
+        let settlement = self.decide(id, &run, report);
+        self.unsettle(settlement);
+    }
+
+    /// The result waits from here on until the server has taken it.
+    pub(super) fn unsettle(&mut self, settlement: Settlement) {
+        if let Some(run) = self.runs.get_mut(settlement.id) {
+            run.row = Row::Unsettled;
+        }
+        self.settling.add(settlement);
+    }
+
+    /// For rows that are claimed by this worker without having become a run.
+    pub(super) fn settle_without_run(&mut self, settlement: Settlement) {
+        if !self.settling.holds(settlement.id) {
+            self.settling.add(settlement);
+        }
+    }
+
+    /// A claimed row that could not be read: it must not stay claimed, and its neighbours do not suffer.
+    pub(super) fn settle_unreadable(&mut self, row: Malformed) {
+        let message = format!("cannot decode the row: {}", row.why);
+        let kind = self.kind_index(&row.kind);
+        let settlement = self.undecodable(row.id, kind, row.failure_count, message);
+        self.settle_without_run(settlement);
+    }
+
+    fn decide(&self, id: RunId, run: &Run, report: Report) -> Settlement {
+        let Report { verdict, carry, attachment, degraded } = report;
+        let note = |text: Option<String>| join_notes(text, degraded.clone());
+        match verdict {
+            Verdict::Completed { note: text } => Settlement { attachment, note: note(text), ..bare(id, Ending::Completed) },
+            Verdict::Paused { resume_in, note: text } => {
+                let delay = resume_in.min(MAX_DELAY).as_secs_f64();
+                Settlement { delay, attachment, carry, note: note(text), ..bare(id, Ending::Paused) }
+            }
+            Verdict::Failed { message, permanent: true } => {
+                Settlement { attachment, note: note(Some(message)), ..bare(id, Ending::Dead) }
+            }
+            Verdict::Failed { message, permanent: false } => {
+                let failed = self.failed(id, Some(run.kind), run.failure_count, note(Some(message)));
+                Settlement { attachment, carry, ..failed }
+            }
+            Verdict::Panicked(message) => match self.rules.config.panic_policy {
+                PanicPolicy::Retry => self.failed(id, Some(run.kind), run.failure_count, note(Some(message))),
+                PanicPolicy::Dead => Settlement { note: note(Some(message)), ..bare(id, Ending::Dead) },
+            },
+            Verdict::Undecodable(message) => self.undecodable(id, Some(run.kind), run.failure_count, message),
+            Verdict::Aborted if run.abort == Some(Abort::TimedOut) => self.timed_out(id, run),
+            Verdict::Aborted | Verdict::NotStarted | Verdict::Discarded => bare(id, Ending::Released),
+        }
+    }
+
+    /// A failure that is retried with the kind's backoff, or the last one that the backstop allows.
+    fn failed(&self, id: RunId, kind: Option<usize>, failures_before: i32, note: Option<String>) -> Settlement {
+        let failures = failures_before.saturating_add(1).unsigned_abs();
+        if self.is_beyond_backstop(failures) {
+            return Settlement { note, ..bare(id, Ending::Dead) };
+        }
+        let delay = self.backoff_of(kind).delay(failures, self.rules.config.jitter, id.job);
+        Settlement { delay: delay.as_secs_f64(), note, ..bare(id, Ending::Retried) }
+    }
+
+    /// A worker that cannot read a job waits as long as it may: most likely one that can is being deployed.
+    fn undecodable(&self, id: RunId, kind: Option<usize>, failures_before: i32, message: String) -> Settlement {
+        let note = join_notes(Some(message), None);
+        match self.rules.config.decode_policy {
+            DecodePolicy::Retry => {
+                let failed = self.failed(id, kind, failures_before, note);
+                let longest = self.backoff_of(kind).cap().as_secs_f64();
+                let delay = if failed.outcome == Ending::Retried { longest } else { 0.0 };
+                Settlement { delay, ..failed }
+            }
+            DecodePolicy::Dead => Settlement { note, ..bare(id, Ending::Dead) },
+        }
+    }
+
+    /// As a failure, but never at once: what made the run hang is most likely still there.
+    pub(super) fn timed_out(&self, id: RunId, run: &Run) -> Settlement {
+        let after = self.rule(run.kind).and_then(|rule| rule.timeout).unwrap_or_default();
+        let note = Some(format!("timed out after {after:?}"));
+        let failed = self.failed(id, Some(run.kind), run.failure_count, note);
+        let base = self.backoff_of(Some(run.kind)).base().as_secs_f64();
+        let delay = if failed.outcome == Ending::Retried { failed.delay.max(base) } else { 0.0 };
+        Settlement { delay, ..failed }
+    }
+
+    fn backoff_of(&self, kind: Option<usize>) -> crate::Backoff {
+        kind.and_then(|kind| self.rule(kind)).map_or(self.rules.config.backoff, |rule| rule.backoff)
+    }
+
+    pub(super) fn is_beyond_backstop(&self, failures: u32) -> bool {
+        self.rules.config.backstop.is_some_and(|most| failures >= most)
+    }
+
+    pub(super) fn settle_statement(&self, rows: Vec<Settlement>) -> Option<Settle> {
+        (!rows.is_empty()).then(|| Settle { worker: self.rules.worker.clone(), rows })
+    }
+
+    /// Takes in the server's answers to a batch of results.
+    pub(super) fn settled(&mut self, now: Instant, sent: &[RunId], answers: Vec<(RunId, Settled)>) {
+        self.settling.succeeded();
+        for (id, answer) in answers {
+            match answer {
+                Settled::Accepted | Settled::Landed => self.accepted(now, id),
+                Settled::Refused => self.refused(id),
+                Settled::Busy => self.put_off(id, later(now, BUSY_RETRY)),
+            }
+        }
+        for id in sent {
+            self.settling.results.entry(*id).and_modify(|it| it.in_flight = false);
+        }
+    }
+
+    fn accepted(&mut self, now: Instant, id: RunId) {
+        let Some(pending) = self.settling.results.remove(&id) else { return };
+        let settlement = pending.settlement;
+        let Some(run) = self.runs.get_mut(id) else {
+            self.announce_settlement(now, None, &settlement);
+            return;
+        };
+        run.row = Row::Gone;
+        let (kind, abort) = (run.kind, run.abort);
+        match (settlement.outcome, abort) {
+            (Ending::Released, _) => self.report.released += 1,
+            (_, Some(Abort::TimedOut)) => self.report.timed_out += 1,
+            _ => self.report.settled += 1,
+        }
+        self.tell_settled(kind, abort, &settlement);
+        self.announce_settlement(now, Some(kind), &settlement);
+        self.free(id);
+    }
+
+    fn tell_settled(&mut self, kind: usize, abort: Option<Abort>, settlement: &Settlement) {
+        let kind = self.rule(kind).map_or("", |rule| rule.kind);
+        let RunId { job, run } = settlement.id;
+        self.observe(if settlement.outcome == Ending::Released {
+            let reason = if abort == Some(Abort::Shutdown) { "shutdown_timeout" } else { "not_started" };
+            Event::Released { job, run, kind, reason }
+        } else {
+            Event::Settled { job, run, kind, outcome: settlement.outcome.name() }
+        });
+    }
+
+    /// The row is no longer this run's: its result is discarded.
+    fn refused(&mut self, id: RunId) {
+        if self.settling.results.remove(&id).is_none() {
+            return;
+        }
+        let kind = self.runs.get(id).map(|run| run.kind);
+        self.late_result(id, kind);
+        if let Some(run) = self.runs.get_mut(id) {
+            run.row = Row::Gone;
+        }
+        self.free(id);
+    }
+
+    fn put_off(&mut self, id: RunId, until: Instant) {
+        if let Some(pending) = self.settling.results.get_mut(&id) {
+            pending.not_before = Some(until);
+        }
+    }
+
+    fn late_result(&mut self, id: RunId, kind: Option<usize>) {
+        let kind = kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind);
+        self.report.late += 1;
+        self.observe(Event::LateResult { job: id.job, run: id.run, kind });
+    }
+
+    /// Gives the run's slot back if nothing holds it, and looks for work for it.
+    pub(super) fn free(&mut self, id: RunId) {
+        if let Some(kind) = self.runs.release_if_done(id) {
+            if self.rule(kind).is_some_and(|rule| rule.cap.is_some()) {
+                self.claiming.wake();
+            }
+        }
+    }
+
+    /// An exchange failed with its results; none of them is lost.
+    pub(super) fn exchange_failed(&mut self, now: Instant, sent: &[RunId], with_claim: bool, fault: &Fault) {
+        for id in sent {
+            self.settling.results.entry(*id).and_modify(|it| it.in_flight = false);
+        }
+        if with_claim {
+            self.claiming.wake();
+        }
+        if sent.is_empty() {
+            return;
+        }
+        if with_claim || !matches!(fault.kind, FaultKind::Statement) {
+            self.settling.alone = true;
+        } else if let [id] = sent {
+            self.refused_content(now, *id, fault);
+        } else {
+            // One of them is refused for what it holds: halve until it stands alone.
+            self.settling.limit = (sent.len() / 2).max(1);
+        }
+    }
+
+    /// A single result is refused for what it holds: send it without, and if that does not help, later.
+    fn refused_content(&mut self, now: Instant, id: RunId, fault: &Fault) {
+        let seed = self.rules.seed;
+        let Some(pending) = self.settling.results.get_mut(&id) else { return };
+        if pending.degraded {
+            let retry = pending.retry.get_or_insert_with(|| Retry::new(seed));
+            pending.not_before = Some(later(now, retry.next_delay()));
+            return;
+        }
+        pending.degraded = true;
+        let what = format!("the server refused to store what this run left: {}", fault.message);
+        pending.settlement.note = Some(text::note(&what));
+        pending.settlement.attachment = None;
+        pending.settlement.carry = None;
+        self.observe(Event::Degraded { job: id.job, what });
+    }
+
+    /// Whether a lost reply leaves results about whose fate nothing is known.
+    pub(super) fn sent_results(&self) -> bool {
+        self.settling.results.values().any(|it| it.in_flight)
+    }
+}
+
+fn bare(id: RunId, outcome: Ending) -> Settlement {
+    Settlement { id, outcome, delay: 0.0, note: None, attachment: None, carry: None }
+}
+
+/// A note as it is stored: what the handler said, and what could not be stored as it wanted.
+fn join_notes(text: Option<String>, degraded: Option<String>) -> Option<String> {
+    let joined = match (text, degraded) {
+        (Some(text), Some(degraded)) => format!("{degraded}; {text}"),
+        (text, degraded) => text.or(degraded)?,
+    };
+    Some(text::note(&joined))
+}

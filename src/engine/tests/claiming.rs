@@ -1,0 +1,169 @@
+use std::time::Duration;
+
+use super::world::{Behaviour, World, config, kind, ms};
+use crate::Priority;
+use crate::registry::KindRule;
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+fn capped(name: &'static str, cap: usize) -> KindRule {
+    KindRule { cap: Some(cap), ..kind(name) }
+}
+
+#[test]
+fn every_job_runs_once_and_completes() {
+    let mut world = World::new(1);
+    world.server.enqueue("a", Priority::Normal, Duration::ZERO);
+    let node = world.add(config(4), vec![kind("a")]);
+    world.at(ms(50), |world| world.enqueue_many("a", 500));
+    world.run_until(S(5));
+    assert!(world.all_finished());
+    assert_eq!(world.entries("completed"), 501);
+    assert_eq!(world.nodes[node].events.len() > 501, true);
+    world.assert_sound();
+}
+
+#[test]
+fn results_and_claims_share_their_exchanges() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| Behaviour::takes(Duration::ZERO);
+    world.enqueue_many("a", 1_600);
+    let node = world.add(config(16), vec![kind("a")]);
+    world.run_until(S(5));
+    assert!(world.all_finished());
+    let exchanges = world.nodes[node].statements.iter().filter(|(_, name)| matches!(*name, "exchange" | "claim" | "settle")).count();
+    assert!(exchanges <= 110, "{exchanges} exchanges for 100 batches");
+}
+
+#[test]
+fn an_idle_worker_asks_at_most_three_times_in_poll_max() {
+    let mut world = World::new(1);
+    let node = world.add(config(4), vec![kind("a"), kind("b")]);
+    world.run_until(S(5));
+    let before = world.nodes[node].statements.len();
+    world.run_until(S(305));
+    let asked = world.nodes[node].statements.len() - before;
+    assert!((10..=30).contains(&asked), "{asked} statements in ten times poll_max");
+}
+
+#[test]
+fn a_notification_starts_a_job_at_once_and_a_foreign_one_costs_nothing() {
+    let mut world = World::new(1);
+    let node = world.add(config(4), vec![kind("a")]);
+    world.run_until(S(1));
+    let before = world.nodes[node].statements.len();
+    world.enqueue("foreign", Priority::Normal, Duration::ZERO);
+    world.run_until(S(2));
+    assert_eq!(world.nodes[node].statements.len(), before);
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    assert!(world.run_while(S(2) + ms(20), |world| world.entries("completed") == 0));
+    world.assert_sound();
+}
+
+#[test]
+fn a_lost_notification_delays_a_job_by_at_most_poll_max() {
+    let mut world = World::new(1);
+    world.add(config(4), vec![kind("a")]);
+    world.run_until(S(40));
+    world.server.enqueue("a", Priority::Normal, Duration::ZERO);
+    assert!(world.run_while(S(71), |world| world.entries("completed") == 0));
+}
+
+#[test]
+fn a_delayed_job_starts_when_it_is_due_without_a_poll() {
+    let mut world = World::new(1);
+    let mut patient = config(4);
+    patient.poll_max = S(60);
+    world.add(patient, vec![kind("a")]);
+    world.run_until(S(5));
+    world.enqueue("a", Priority::Normal, S(1));
+    world.run_until(S(6) - ms(1));
+    assert!(world.server.claims.is_empty());
+    world.run_until(S(6) + ms(20));
+    assert_eq!(world.server.claims.len(), 1);
+}
+
+#[test]
+fn a_worker_with_one_slot_runs_one_job_at_a_time_in_order() {
+    let mut world = World::new(1);
+    let low = world.server.enqueue("a", Priority::Low, Duration::ZERO);
+    let first = world.server.enqueue("a", Priority::High, Duration::ZERO);
+    let second = world.server.enqueue("a", Priority::High, Duration::ZERO);
+    let mut strict = config(1);
+    strict.priority_ratio = None;
+    world.add(strict, vec![kind("a")]);
+    world.run_until(S(1));
+    let order: Vec<i64> = world.server.claims.iter().map(|(_, id, ..)| id.job).collect();
+    assert_eq!(order, [first, second, low]);
+}
+
+#[test]
+fn a_kind_at_its_cap_stays_pending_and_delays_no_other() {
+    let mut world = World::new(1);
+    world.behaviour = |kind, _| Behaviour::takes(if kind == "tight" { ms(400) } else { ms(5) });
+    world.enqueue_many("tight", 20);
+    world.enqueue_many("free", 100);
+    world.add(config(8), vec![capped("tight", 2), kind("free")]);
+    world.run_until(ms(350));
+    let free = world.server.finished.values().filter(|(row, _)| row.kind == "free").count();
+    assert_eq!(free, 100);
+    world.run_until(S(10));
+    assert!(world.all_finished());
+    world.assert_sound();
+}
+
+#[test]
+fn shares_follow_the_ratio_under_saturation() {
+    for concurrency in [1, 16] {
+        let mut world = World::new(7);
+        world.behaviour = |_, _| Behaviour::takes(Duration::ZERO);
+        for priority in [Priority::High, Priority::Normal, Priority::Low] {
+            for _ in 0..2_000 {
+                world.server.enqueue("a", priority, Duration::ZERO);
+            }
+        }
+        world.add(config(concurrency), vec![kind("a")]);
+        world.run_while(S(60), |world| world.server.claims.len() < 1_600);
+        let share = |wanted: Priority| {
+            let of_it = world.server.claims.iter().take(1_600).filter(|(_, _, _, priority)| *priority == wanted).count();
+            of_it as f64 / 16.0
+        };
+        assert!((share(Priority::High) - 75.0).abs() <= 2.0, "{concurrency}: {}", share(Priority::High));
+        assert!((share(Priority::Normal) - 18.75).abs() <= 2.0, "{concurrency}: {}", share(Priority::Normal));
+        assert!((share(Priority::Low) - 6.25).abs() <= 2.0, "{concurrency}: {}", share(Priority::Low));
+    }
+}
+
+#[test]
+fn a_saturated_worker_with_jobs_falling_due_does_little_housekeeping() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| Behaviour::takes(ms(300));
+    world.enqueue_many("a", 400);
+    for n in 0..500 {
+        world.server.enqueue("a", Priority::Low, ms(1_000 + n * 9));
+    }
+    let node = world.add(config(4), vec![kind("a")]);
+    world.run_until(S(1));
+    let housekeeping = |world: &World| {
+        let names = world.nodes[node].statements.iter().map(|(_, name)| *name);
+        names.filter(|name| !matches!(*name, "exchange" | "claim" | "settle")).count()
+    };
+    let before = housekeeping(&world);
+    world.run_until(S(6));
+    let asked = housekeeping(&world) - before;
+    assert!(asked <= 25, "{asked} housekeeping statements in five seconds");
+}
+
+#[test]
+fn workers_share_a_queue_without_running_a_job_twice() {
+    let mut world = World::new(1);
+    for _ in 0..4 {
+        world.add(config(8), vec![kind("a")]);
+    }
+    world.run_until(ms(100));
+    world.enqueue_many("a", 2_000);
+    world.run_until(S(20));
+    assert!(world.all_finished());
+    assert_eq!((world.entries("completed"), world.overlaps), (2_000, 0));
+    world.assert_sound();
+}

@@ -1,0 +1,9 @@
+//! The engine's rules in simulated time.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod claiming;
+mod reliability;
+mod server;
+mod settling;
+mod shutdown;
+mod world;

@@ -1,0 +1,266 @@
+//! A model of the database: what each statement does, without SQL.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde_json::value::RawValue;
+
+use crate::Priority;
+use crate::job::{ClaimedJob, Json, RunId};
+use crate::statement::{
+    Claim, ClaimReply, Ending, Promote, Recover, Recovered, Renew, Reply, Settle, Settled, Settlement, Stale, StaleRow, Statement, Survey,
+    SurveyReply,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    Scheduled,
+    Claimed { by: String, expires: Duration },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) kind: &'static str,
+    pub(super) priority: Priority,
+    pub(super) created: Duration,
+    pub(super) visible: Duration,
+    pub(super) state: State,
+    pub(super) run_count: i32,
+    pub(super) failures: i32,
+    pub(super) carry: Option<String>,
+}
+
+/// An entry that ends a run: which run, whose, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: RunId,
+    pub(super) by: String,
+    pub(super) what: &'static str,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub(super) now: Duration,
+    pub(super) live: BTreeMap<i64, Row>,
+    /// Finished jobs with the word for how.
+    pub(super) finished: BTreeMap<i64, (Row, &'static str)>,
+    pub(super) journal: Vec<Entry>,
+    pub(super) claims: Vec<(Duration, RunId, String, Priority)>,
+    pub(super) notifications: Vec<String>,
+    next_id: i64,
+}
+
+pub(super) fn json(text: &str) -> Json {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+impl Server {
+    pub(super) fn enqueue(&mut self, kind: &'static str, priority: Priority, delay: Duration) -> i64 {
+        self.next_id += 1;
+        let state = if delay.is_zero() { State::Ready } else { State::Scheduled };
+        let row = Row {
+            kind,
+            priority,
+            created: self.now,
+            visible: self.now + delay,
+            state,
+            run_count: 0,
+            failures: 0,
+            carry: None,
+        };
+        self.live.insert(self.next_id, row);
+        self.next_id
+    }
+
+    pub(super) fn execute(&mut self, statement: &Statement) -> Reply {
+        match statement {
+            Statement::Exchange { settle, claim } => Reply::Exchange {
+                settled: settle.as_ref().map(|settle| self.settle(settle)).unwrap_or_default(),
+                claim: claim.as_ref().map(|claim| self.claim(claim)),
+            },
+            Statement::Stale(stale) => Reply::Stale(self.stale(stale)),
+            Statement::Recover(recover) => Reply::Recovered(self.recover(recover)),
+            Statement::Promote(promote) => self.promote(promote),
+            Statement::Survey(survey) => Reply::Survey(self.survey(survey)),
+            Statement::Renew(renew) => Reply::Renewed(self.renew(renew)),
+            Statement::Held { worker } => Reply::Held(self.held(worker)),
+            Statement::Notify { payload, .. } => {
+                self.notifications.push(payload.clone());
+                Reply::Done
+            }
+            Statement::Check => {
+                let version = crate::migration::latest();
+                Reply::Version { version, compatible_from: 1 }
+            }
+            Statement::Listen | Statement::Enqueue(_) => Reply::Done,
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim) -> ClaimReply {
+        let mut seen: Vec<(Priority, Duration, i64)> = Vec::new();
+        for (kind, room) in claim.kinds.iter().zip(&claim.room) {
+            let mut of_kind: Vec<_> = self
+                .live
+                .iter()
+                .filter(|(id, row)| row.kind == *kind && row.state == State::Ready && !claim.skip.contains(id))
+                .filter(|(_, row)| i32::from(row.priority.code()) >= claim.floor)
+                .map(|(id, row)| (row.priority, row.created, *id))
+                .collect();
+            of_kind.sort();
+            of_kind.truncate(usize::try_from((*room).min(claim.want + claim.spare)).unwrap());
+            seen.extend(of_kind);
+        }
+        seen.sort();
+        seen.truncate(usize::try_from(claim.want + claim.spare).unwrap());
+        let looked = u64::try_from(seen.len()).unwrap();
+        seen.truncate(usize::try_from(claim.want).unwrap());
+        let worker = claim.worker.to_string();
+        let jobs = seen.iter().map(|(_, _, id)| self.take(*id, &worker, claim)).collect();
+        ClaimReply { jobs, malformed: Vec::new(), looked, stale: self.any_stale(&worker) }
+    }
+
+    fn take(&mut self, id: i64, worker: &str, claim: &Claim) -> ClaimedJob {
+        let now = self.now;
+        let row = self.live.get_mut(&id).unwrap();
+        let kind = claim.kinds.iter().position(|kind| *kind == row.kind).unwrap();
+        row.run_count += 1;
+        row.state = State::Claimed { by: worker.to_owned(), expires: now + Duration::from_secs_f64(claim.leases[kind]) };
+        let id = RunId { job: id, run: row.run_count };
+        self.claims.push((now, id, worker.to_owned(), row.priority));
+        ClaimedJob {
+            id,
+            kind: row.kind.to_owned(),
+            priority: row.priority,
+            created_at: SystemTime::UNIX_EPOCH + row.created,
+            visible_at: SystemTime::UNIX_EPOCH + row.visible,
+            failure_count: row.failures,
+            payload: json("null"),
+            carry: row.carry.as_deref().map(json),
+        }
+    }
+
+    fn settle(&mut self, settle: &Settle) -> Vec<(RunId, Settled)> {
+        settle.rows.iter().map(|row| (row.id, self.settle_one(&settle.worker, row))).collect()
+    }
+
+    fn settle_one(&mut self, worker: &str, it: &Settlement) -> Settled {
+        let now = self.now;
+        let ours = |row: &Row| row.run_count == it.id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
+        if !self.live.get(&it.id.job).is_some_and(ours) {
+            let landed = self.journal.iter().any(|entry| entry.id == it.id && entry.by == worker && entry.what != "stale-recovered");
+            return if landed { Settled::Landed } else { Settled::Refused };
+        }
+        self.journal.push(Entry { id: it.id, by: worker.to_owned(), what: it.outcome.name() });
+        let row = self.live.get_mut(&it.id.job).unwrap();
+        row.failures += i32::from(matches!(it.outcome, Ending::Dead | Ending::Retried));
+        match it.outcome {
+            Ending::Completed | Ending::Dead | Ending::Cancelled => {
+                let row = self.live.remove(&it.id.job).unwrap();
+                self.finished.insert(it.id.job, (row, it.outcome.name()));
+            }
+            Ending::Retried | Ending::Paused | Ending::Released => {
+                row.state = if it.delay > 0.0 { State::Scheduled } else { State::Ready };
+                row.visible = now + Duration::from_secs_f64(it.delay);
+                if it.outcome != Ending::Released {
+                    row.carry = it.carry.as_ref().map(|json| json.get().to_owned()).or(row.carry.take());
+                }
+            }
+        }
+        Settled::Accepted
+    }
+
+    fn expired(&self, row: &Row, but: &str) -> Option<String> {
+        match &row.state {
+            State::Claimed { by, expires } if *expires < self.now && by != but => Some(by.clone()),
+            _ => None,
+        }
+    }
+
+    fn any_stale(&self, worker: &str) -> bool {
+        self.live.values().any(|row| self.expired(row, worker).is_some())
+    }
+
+    fn stale(&self, stale: &Stale) -> Vec<StaleRow> {
+        let rows = self.live.iter().filter_map(|(id, row)| {
+            let claimed_by = self.expired(row, &stale.worker)?;
+            let id = RunId { job: *id, run: row.run_count };
+            Some(StaleRow { id, kind: row.kind.to_owned(), failure_count: row.failures, claimed_by })
+        });
+        rows.take(usize::try_from(stale.most).unwrap()).collect()
+    }
+
+    fn recover(&mut self, recover: &Recover) -> Vec<Recovered> {
+        let now = self.now;
+        let mut done = Vec::new();
+        for it in &recover.rows {
+            let Some(row) = self.live.get(&it.id.job) else { continue };
+            if row.run_count != it.id.run || self.expired(row, "").as_deref() != Some(&it.claimed_by) {
+                continue;
+            }
+            self.journal.push(Entry { id: it.id, by: it.claimed_by.clone(), what: "stale-recovered" });
+            let row = self.live.get_mut(&it.id.job).unwrap();
+            row.failures += 1;
+            row.state = if it.delay > 0.0 { State::Scheduled } else { State::Ready };
+            row.visible = now + Duration::from_secs_f64(it.delay);
+            done.push(Recovered { job: it.id.job, kind: row.kind.to_owned(), dead: it.dead, delay: it.delay });
+            if it.dead {
+                let row = self.live.remove(&it.id.job).unwrap();
+                self.finished.insert(it.id.job, (row, "dead"));
+            }
+        }
+        done
+    }
+
+    fn promote(&mut self, promote: &Promote) -> Reply {
+        let (now, mut promoted) = (self.now, 0);
+        for row in self.live.values_mut() {
+            if promote.kinds.contains(&row.kind) && row.state == State::Scheduled && row.visible <= now {
+                row.state = State::Ready;
+                promoted += 1;
+            }
+        }
+        Reply::Promoted { promoted, more_due: false, next_due: self.next_due(&promote.kinds) }
+    }
+
+    fn next_due(&self, kinds: &[&'static str]) -> Option<f64> {
+        let rows = self.live.values().filter(|row| kinds.contains(&row.kind) && row.state == State::Scheduled && row.visible > self.now);
+        rows.map(|row| (row.visible - self.now).as_secs_f64()).min_by(f64::total_cmp)
+    }
+
+    fn survey(&self, survey: &Survey) -> SurveyReply {
+        let ours = || self.live.values().filter(|row| survey.kinds.contains(&row.kind));
+        let expiry = |row: &Row| match &row.state {
+            State::Claimed { by, expires } if *by != *survey.worker && *expires >= self.now => Some((*expires - self.now).as_secs_f64()),
+            _ => None,
+        };
+        SurveyReply {
+            ready: ours().any(|row| row.state == State::Ready),
+            due: ours().any(|row| row.state == State::Scheduled && row.visible <= self.now),
+            stale: self.any_stale(&survey.worker),
+            next_due: self.next_due(&survey.kinds),
+            next_expiry: self.live.values().filter_map(expiry).min_by(f64::total_cmp),
+        }
+    }
+
+    fn renew(&mut self, renew: &Renew) -> Vec<(RunId, bool)> {
+        let now = self.now;
+        let mut done = Vec::new();
+        for (id, lease) in &renew.rows {
+            let Some(row) = self.live.get_mut(&id.job) else { continue };
+            match &mut row.state {
+                State::Claimed { by, expires } if **by == *renew.worker && row.run_count == id.run => {
+                    *expires = now + Duration::from_secs_f64(*lease);
+                    done.push((*id, false));
+                }
+                _ => {}
+            }
+        }
+        done
+    }
+
+    fn held(&self, worker: &str) -> Vec<RunId> {
+        let ours = |row: &Row| matches!(&row.state, State::Claimed { by, .. } if by == worker);
+        self.live.iter().filter(|(_, row)| ours(row)).map(|(id, row)| RunId { job: *id, run: row.run_count }).collect()
+    }
+}

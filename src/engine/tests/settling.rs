@@ -1,0 +1,138 @@
+use std::time::Duration;
+
+use super::world::{Behaviour, World, config, kind, ms};
+use crate::config::{DecodePolicy, PanicPolicy};
+use crate::report::Verdict;
+use crate::{Backoff, Priority};
+
+const S: fn(u64) -> Duration = Duration::from_secs;
+
+fn failing() -> Behaviour {
+    let verdict = Verdict::Failed { message: "no".to_owned(), permanent: false };
+    Behaviour { verdict, ..Behaviour::takes(ms(1)) }
+}
+
+#[test]
+fn a_failing_job_waits_longer_each_time_and_dies_at_the_backstop() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| failing();
+    let mut short = config(1);
+    short.backstop = Some(5);
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    world.add(short, vec![kind("a")]);
+    world.run_until(S(60));
+    let times: Vec<Duration> = world.server.claims.iter().map(|(at, ..)| *at).collect();
+    let waits: Vec<u64> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis() as u64 / 100 * 100).collect();
+    assert_eq!(waits, [0, 0, 500, 1_000]);
+    assert_eq!((world.entries("retried"), world.entries("dead")), (4, 1));
+    assert_eq!(world.server.finished.values().next().unwrap().0.failures, 5);
+}
+
+#[test]
+fn a_permanent_failure_is_dead_at_once() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| Behaviour { verdict: Verdict::Failed { message: "no".into(), permanent: true }, ..failing() };
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    world.add(config(1), vec![kind("a")]);
+    world.run_until(S(5));
+    assert_eq!((world.entries("dead"), world.server.claims.len()), (1, 1));
+}
+
+#[test]
+fn a_paused_job_runs_again_when_its_time_has_come_and_is_no_failure() {
+    let mut world = World::new(1);
+    world.behaviour = |_, id| {
+        let verdict = match id.run {
+            1 => Verdict::Paused { resume_in: S(3), note: None },
+            _ => Verdict::Completed { note: None },
+        };
+        Behaviour { verdict, ..Behaviour::takes(ms(1)) }
+    };
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    world.add(config(1), vec![kind("a")]);
+    world.run_until(S(5));
+    let (row, how) = world.server.finished.values().next().unwrap();
+    assert_eq!((row.failures, *how, row.run_count), (0, "completed", 2));
+    let times: Vec<Duration> = world.server.claims.iter().map(|(at, ..)| *at).collect();
+    assert!(times[1] - times[0] >= S(3) && times[1] - times[0] < S(3) + ms(30));
+}
+
+#[test]
+fn a_panic_is_retried_or_dead_as_the_policy_says() {
+    for (policy, entries) in [(PanicPolicy::Retry, (1, 0)), (PanicPolicy::Dead, (0, 1))] {
+        let mut world = World::new(1);
+        world.behaviour = |_, id| {
+            let verdict = match id.run {
+                1 => Verdict::Panicked("panicked: oh".into()),
+                _ => Verdict::Completed { note: None },
+            };
+            Behaviour { verdict, ..Behaviour::takes(ms(1)) }
+        };
+        let mut rules = config(1);
+        rules.panic_policy = policy;
+        world.enqueue("a", Priority::Normal, Duration::ZERO);
+        world.add(rules, vec![kind("a")]);
+        world.run_until(S(5));
+        assert_eq!((world.entries("retried"), world.entries("dead")), entries);
+    }
+}
+
+#[test]
+fn an_undecodable_job_waits_for_the_longest_backoff_or_is_dead_as_the_policy_says() {
+    for (policy, claims) in [(DecodePolicy::Retry, 3), (DecodePolicy::Dead, 1)] {
+        let mut world = World::new(1);
+        world.behaviour = |_, _| Behaviour { verdict: Verdict::Undecodable("cannot".into()), ..Behaviour::takes(ms(1)) };
+        let mut rules = config(1);
+        rules.decode_policy = policy;
+        let rule = crate::registry::KindRule { backoff: Backoff::new(ms(500), S(10)), ..kind("a") };
+        world.enqueue("a", Priority::Normal, Duration::ZERO);
+        world.add(rules, vec![rule]);
+        world.run_until(S(25));
+        assert_eq!(world.server.claims.len(), claims);
+    }
+}
+
+#[test]
+fn a_future_that_times_out_is_dropped_and_counted_as_a_failure() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| Behaviour::takes(S(60));
+    let rule = crate::registry::KindRule { timeout: Some(S(1)), ..kind("a") };
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    let node = world.add(config(1), vec![rule]);
+    world.run_until(ms(1_200));
+    assert_eq!((world.entries("retried"), world.handlers(node)), (1, 0));
+    world.run_until(ms(1_400));
+    assert_eq!(world.server.claims.len(), 1, "a timed-out job waits at least the base");
+}
+
+#[test]
+fn a_thread_that_times_out_keeps_its_slot_and_its_late_result_is_discarded() {
+    let mut world = World::new(1);
+    world.behaviour = |kind, _| Behaviour::takes(if kind == "slow" { S(4) } else { ms(1) });
+    let slow = crate::registry::KindRule { timeout: Some(S(1)), blocking: true, ..kind("slow") };
+    let fast = crate::registry::KindRule { blocking: true, ..kind("fast") };
+    world.enqueue("slow", Priority::High, Duration::ZERO);
+    let node = world.add(config(1), vec![slow, fast]);
+    world.run_until(ms(500));
+    world.enqueue("fast", Priority::Normal, Duration::ZERO);
+    world.run_until(S(2));
+    assert_eq!(world.entries("retried"), 1, "the failure is stored at the deadline");
+    assert_eq!((world.handlers(node), world.entries("completed")), (1, 0), "its thread still holds the slot");
+    world.run_until(ms(4_100));
+    assert_eq!(world.nodes[node].events(|event| matches!(event, crate::observer::Event::LateResult { .. })), 1);
+    assert!(world.server.claims.len() >= 2);
+    world.assert_sound();
+}
+
+#[test]
+fn a_job_is_not_claimed_again_while_its_timed_out_thread_is_still_at_work_here() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| Behaviour::takes(S(8));
+    let slow = crate::registry::KindRule { timeout: Some(S(1)), blocking: true, ..kind("slow") };
+    world.enqueue("slow", Priority::Normal, Duration::ZERO);
+    world.add(config(4), vec![slow]);
+    world.run_until(S(7));
+    assert_eq!((world.server.claims.len(), world.overlaps), (1, 0));
+    world.run_until(S(12));
+    assert_eq!((world.server.claims.len(), world.overlaps), (2, 0));
+}

@@ -1,0 +1,499 @@
+//! Several engines, one model database, simulated time and seeded faults.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::time::{Duration, Instant};
+
+use super::server::{Server, State};
+use crate::backoff::mix;
+use crate::config::Config;
+use crate::engine::{Engine, Input, Link, Output, Rules, Start};
+use crate::error::Error;
+use crate::fault::{Fault, FaultKind, OutcomeKnown};
+use crate::job::RunId;
+use crate::link::StatementId;
+use crate::observer::Event;
+use crate::registry::KindRule;
+use crate::report::{Report, ShutdownReport, Verdict};
+use crate::statement::Statement;
+use crate::{Backoff, Priority};
+
+/// How a statement travels: half of this each way.
+const TRIP: Duration = Duration::from_micros(400);
+
+pub(super) fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(super) fn kind(name: &'static str) -> KindRule {
+    KindRule { kind: name, lease: Duration::from_secs(900), timeout: None, backoff: Backoff::default(), cap: None, blocking: false }
+}
+
+pub(super) fn config(concurrency: usize) -> Config {
+    let mut config = Config::new(2);
+    config.concurrency = concurrency;
+    config.jitter = 0.0;
+    config
+}
+
+/// What a handler does.
+#[derive(Debug)]
+pub(super) struct Behaviour {
+    pub(super) takes: Duration,
+    pub(super) verdict: Verdict,
+    /// Ends at once with a pause when it is cancelled.
+    pub(super) cooperative: bool,
+    /// Never ends, not even when it is aborted, if it is a future.
+    pub(super) stuck: bool,
+}
+
+impl Behaviour {
+    pub(super) fn takes(takes: Duration) -> Self {
+        let verdict = Verdict::Completed { note: None };
+        Self { takes, verdict, cooperative: false, stuck: false }
+    }
+}
+
+/// Chances out of 1,000 that something goes wrong with a statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) lost_before: u64,
+    pub(super) lost_after: u64,
+    pub(super) refused: u64,
+    pub(super) notification_lost: u64,
+    pub(super) slow: u64,
+}
+
+#[derive(Debug)]
+enum Happening {
+    Wake(usize),
+    Tell(usize, Input),
+    /// A statement arrives at the server over a connection; the flag says that its reply gets lost.
+    Arrive { node: usize, link: Link, epoch: u64, id: StatementId, statement: Box<Statement>, reply_lost: bool },
+    HandlerEnds(usize, RunId, Option<Verdict>),
+    Do(usize),
+}
+
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) engine: Option<Engine>,
+    connected: BTreeMap<Link, u64>,
+    handlers: BTreeMap<RunId, usize>,
+    blocking: BTreeSet<usize>,
+    wake_at: Option<Instant>,
+    pub(super) statements: Vec<(Duration, &'static str)>,
+    pub(super) events: Vec<Event>,
+    pub(super) stopped: Option<(Duration, Result<ShutdownReport, Error>)>,
+    caps: Vec<Option<usize>>,
+    concurrency: usize,
+    paused: bool,
+    backlog: Vec<Input>,
+}
+
+impl Node {
+    pub(super) fn events(&self, wanted: fn(&Event) -> bool) -> usize {
+        self.events.iter().filter(|event| wanted(event)).count()
+    }
+}
+
+type Action = Box<dyn FnOnce(&mut World)>;
+
+pub(super) struct World {
+    start: Instant,
+    pub(super) time: Duration,
+    pub(super) server: Server,
+    pub(super) server_up: bool,
+    pub(super) nodes: Vec<Node>,
+    pub(super) behaviour: fn(&str, RunId) -> Behaviour,
+    pub(super) faults: Faults,
+    random: u64,
+    queue: BinaryHeap<Reverse<(Duration, u64)>>,
+    happenings: BTreeMap<u64, Happening>,
+    actions: Vec<Option<Action>>,
+    /// Nodes that were told something at this moment and have not decided yet.
+    told: BTreeSet<usize>,
+    sequence: u64,
+    spins: (Duration, u32),
+    /// Handlers at work, by job: two at once means that a job runs twice at the same time.
+    pub(super) overlaps: usize,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            #[expect(clippy::disallowed_methods, reason = "the simulated clock has to start somewhere")]
+            start: Instant::now(),
+            time: Duration::ZERO,
+            server: Server::default(),
+            server_up: true,
+            nodes: Vec::new(),
+            behaviour: |_, _| Behaviour::takes(ms(1)),
+            faults: Faults::default(),
+            random: seed,
+            queue: BinaryHeap::new(),
+            happenings: BTreeMap::new(),
+            actions: Vec::new(),
+            told: BTreeSet::new(),
+            sequence: 0,
+            spins: (Duration::ZERO, 0),
+            overlaps: 0,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.start + self.time
+    }
+
+    pub(super) fn random(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.random) % below
+    }
+
+    fn chance(&mut self, per_mille: u64) -> bool {
+        per_mille > 0 && self.random(1_000) < per_mille
+    }
+
+    pub(super) fn add(&mut self, config: Config, kinds: Vec<KindRule>) -> usize {
+        let index = self.nodes.len();
+        let name = format!("host:{index}:sim");
+        let seed = mix(self.random ^ index as u64);
+        let node = Node {
+            name: name.clone(),
+            engine: None,
+            connected: BTreeMap::new(),
+            handlers: BTreeMap::new(),
+            blocking: kinds.iter().enumerate().filter(|(_, rule)| rule.blocking).map(|(index, _)| index).collect(),
+            wake_at: None,
+            statements: Vec::new(),
+            events: Vec::new(),
+            stopped: None,
+            caps: kinds.iter().map(|rule| rule.cap).collect(),
+            concurrency: config.concurrency,
+            paused: false,
+            backlog: Vec::new(),
+        };
+        let rules = Rules { config, kinds, worker: name.into(), channel: "venturi".to_owned(), listen: true, seed };
+        self.nodes.push(node);
+        self.nodes[index].engine = Some(Engine::new(rules, self.now()));
+        self.drive(index);
+        index
+    }
+
+    fn schedule(&mut self, after: Duration, happening: Happening) {
+        self.sequence += 1;
+        self.queue.push(Reverse((self.time + after, self.sequence)));
+        self.happenings.insert(self.sequence, happening);
+    }
+
+    pub(super) fn at(&mut self, time: Duration, action: impl FnOnce(&mut Self) + 'static) {
+        self.actions.push(Some(Box::new(action)));
+        let index = self.actions.len() - 1;
+        self.schedule(time.saturating_sub(self.time), Happening::Do(index));
+    }
+
+    /// Runs until the time has come.
+    pub(super) fn run_until(&mut self, end: Duration) {
+        while let Some(Reverse((time, _))) = self.queue.peek().copied() {
+            if time > end {
+                break;
+            }
+            self.step();
+        }
+        self.time = end;
+        self.server.now = end;
+    }
+
+    /// Runs until `done`, at most until the time has come; says whether it was done.
+    pub(super) fn run_while(&mut self, end: Duration, mut going: impl FnMut(&Self) -> bool) -> bool {
+        while going(self) {
+            match self.queue.peek() {
+                Some(Reverse((time, _))) if *time <= end => self.step(),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn step(&mut self) {
+        let Some(Reverse((time, sequence))) = self.queue.pop() else { return };
+        self.time = time;
+        self.server.now = time;
+        let Some(happening) = self.happenings.remove(&sequence) else { return };
+        self.happen(happening);
+        if self.queue.peek().is_none_or(|Reverse((time, _))| *time > self.time) {
+            self.drive_told();
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Wake(node) => {
+                if self.nodes[node].wake_at.is_some_and(|at| at <= self.now()) {
+                    self.nodes[node].wake_at = None;
+                    self.tell(node, Input::Tick);
+                }
+            }
+            Happening::Tell(node, input) => self.tell(node, input),
+            Happening::Arrive { node, link, epoch, id, statement, reply_lost } => {
+                self.arrive(node, link, epoch, id, &statement, reply_lost);
+            }
+            Happening::HandlerEnds(node, id, verdict) => self.handler_ends(node, id, verdict),
+            Happening::Do(index) => {
+                if let Some(action) = self.actions[index].take() {
+                    action(self);
+                }
+            }
+        }
+    }
+
+    pub(super) fn tell(&mut self, node: usize, input: Input) {
+        if self.nodes[node].paused {
+            self.nodes[node].backlog.push(input);
+            return;
+        }
+        let now = self.now();
+        if let Some(engine) = &mut self.nodes[node].engine {
+            engine.input(now, input);
+            self.told.insert(node);
+            if self.queue.peek().is_none_or(|Reverse((time, _))| *time > self.time) {
+                self.drive_told();
+            }
+        }
+    }
+
+    /// A front-end passes everything that has happened before it asks what to do.
+    fn drive_told(&mut self) {
+        while let Some(node) = self.told.pop_first() {
+            self.drive(node);
+        }
+    }
+
+    /// Stops the process as SIGSTOP does.
+    pub(super) fn freeze(&mut self, node: usize) {
+        self.nodes[node].paused = true;
+    }
+
+    pub(super) fn thaw(&mut self, node: usize) {
+        self.nodes[node].paused = false;
+        for input in std::mem::take(&mut self.nodes[node].backlog) {
+            self.tell(node, input);
+        }
+        self.tell(node, Input::Tick);
+    }
+
+    /// Ends the process as SIGKILL does.
+    pub(super) fn kill(&mut self, node: usize) {
+        let it = &mut self.nodes[node];
+        it.engine = None;
+        it.handlers.clear();
+        it.connected.clear();
+    }
+
+    /// The connection ends without a word about what was in flight.
+    pub(super) fn cut(&mut self, node: usize, link: Link) {
+        if let Some(epoch) = self.nodes[node].connected.remove(&link) {
+            self.tell(node, Input::Lost(link, epoch, Fault::link("connection cut")));
+        }
+    }
+
+    fn drive(&mut self, node: usize) {
+        let now = self.now();
+        while let Some(output) = self.nodes[node].engine.as_mut().and_then(|engine| engine.output(now)) {
+            self.obey(node, output);
+        }
+        let deadline = self.nodes[node].engine.as_ref().and_then(Engine::deadline);
+        if let Some(at) = deadline {
+            self.spins = if self.spins.0 == self.time { (self.time, self.spins.1 + 1) } else { (self.time, 0) };
+            assert!(self.spins.1 < 10_000, "{} spins at {:?}", self.nodes[node].name, self.time);
+            if self.nodes[node].wake_at != Some(at) {
+                self.nodes[node].wake_at = Some(at);
+                self.schedule(at.saturating_duration_since(now), Happening::Wake(node));
+            }
+        }
+    }
+
+    fn obey(&mut self, node: usize, output: Output) {
+        match output {
+            Output::Connect(link, epoch) => self.connect(node, link, epoch),
+            Output::Disconnect(link) => {
+                self.nodes[node].connected.remove(&link);
+            }
+            Output::Execute(link, id, statement) => self.send(node, link, id, statement),
+            Output::Start(start) => self.start(node, start),
+            Output::Cancel(id, _) => self.cancel(node, id),
+            Output::Abort(id) => self.abort(node, id),
+            Output::Observe(event) => self.nodes[node].events.push(event),
+            Output::Stopped(result) => self.nodes[node].stopped = Some((self.time, result)),
+        }
+    }
+
+    fn connect(&mut self, node: usize, link: Link, epoch: u64) {
+        self.nodes[node].connected.remove(&link);
+        if self.server_up {
+            self.nodes[node].connected.insert(link, epoch);
+            self.schedule(ms(2), Happening::Tell(node, Input::Connected(link, epoch)));
+        } else {
+            self.schedule(ms(1), Happening::Tell(node, Input::Lost(link, epoch, Fault::link("connection refused"))));
+        }
+    }
+
+    fn send(&mut self, node: usize, link: Link, id: StatementId, statement: Statement) {
+        self.nodes[node].statements.push((self.time, statement.name()));
+        let epoch = self.nodes[node].connected.get(&link).copied();
+        let Some(epoch) = epoch else { return };
+        let slow = if self.chance(self.faults.slow) { ms(self.random(3_000)) } else { Duration::ZERO };
+        if self.chance(self.faults.refused) {
+            self.schedule(TRIP + slow, Happening::Tell(node, Input::Reply(id, Err(refused()))));
+            return;
+        }
+        if self.chance(self.faults.lost_before) {
+            self.nodes[node].connected.remove(&link);
+            self.schedule(TRIP, Happening::Tell(node, Input::Lost(link, epoch, Fault::link("cut before"))));
+            return;
+        }
+        let reply_lost = self.chance(self.faults.lost_after);
+        let statement = Box::new(statement);
+        self.schedule(TRIP / 2 + slow, Happening::Arrive { node, link, epoch, id, statement, reply_lost });
+    }
+
+    fn arrive(&mut self, node: usize, link: Link, epoch: u64, id: StatementId, statement: &Statement, reply_lost: bool) {
+        if !self.server_up {
+            return;
+        }
+        // A statement that the server has got is executed even if the connection is gone by then.
+        let reply = self.server.execute(statement);
+        self.notify(statement);
+        if self.nodes[node].connected.get(&link) != Some(&epoch) {
+            return;
+        }
+        if reply_lost {
+            self.nodes[node].connected.remove(&link);
+            self.schedule(TRIP, Happening::Tell(node, Input::Lost(link, epoch, Fault::link("cut after"))));
+            return;
+        }
+        self.schedule(TRIP / 2, Happening::Tell(node, Input::Reply(id, Ok(reply))));
+    }
+
+    fn notify(&mut self, statement: &Statement) {
+        if let Statement::Notify { payload, .. } = statement {
+            self.broadcast(payload);
+        }
+    }
+
+    fn broadcast(&mut self, payload: &str) {
+        for node in 0..self.nodes.len() {
+            let listening = self.nodes[node].connected.contains_key(&Link::Watch);
+            if listening && !self.chance(self.faults.notification_lost) {
+                self.schedule(TRIP, Happening::Tell(node, Input::Notified(payload.to_owned())));
+            }
+        }
+    }
+
+    /// A producer's enqueue with its notification.
+    pub(super) fn enqueue(&mut self, kind: &'static str, priority: Priority, delay: Duration) -> i64 {
+        let id = self.server.enqueue(kind, priority, delay);
+        self.broadcast(&crate::notification::encode(&[kind], delay));
+        id
+    }
+
+    pub(super) fn enqueue_many(&mut self, kind: &'static str, count: usize) {
+        for _ in 0..count {
+            self.server.enqueue(kind, Priority::Normal, Duration::ZERO);
+        }
+        self.broadcast(&crate::notification::encode(&[kind], Duration::ZERO));
+    }
+
+    fn start(&mut self, node: usize, start: Start) {
+        let Start { id, kind, job, report_start } = start;
+        let same_job = |other: &Node| other.handlers.keys().any(|run| run.job == id.job);
+        if self.nodes.iter().any(same_job) {
+            self.overlaps += 1;
+        }
+        self.nodes[node].handlers.insert(id, kind);
+        let running = &self.nodes[node].handlers;
+        assert!(running.len() <= self.nodes[node].concurrency, "never more handlers than slots");
+        let of_kind = running.values().filter(|other| **other == kind).count();
+        assert!(self.nodes[node].caps[kind].is_none_or(|cap| of_kind <= cap), "never more handlers of a kind than its cap");
+        if report_start {
+            self.schedule(Duration::ZERO, Happening::Tell(node, Input::Started(id)));
+        }
+        let behaviour = (self.behaviour)(&job.kind, id);
+        if !behaviour.stuck {
+            self.schedule(behaviour.takes, Happening::HandlerEnds(node, id, Some(behaviour.verdict)));
+        }
+    }
+
+    fn cancel(&mut self, node: usize, id: RunId) {
+        if self.behaviour_of(node, id).is_some_and(|it| it.cooperative) {
+            let paused = Verdict::Paused { resume_in: Duration::ZERO, note: None };
+            self.schedule(ms(1), Happening::HandlerEnds(node, id, Some(paused)));
+        }
+    }
+
+    fn abort(&mut self, node: usize, id: RunId) {
+        let Some(behaviour) = self.behaviour_of(node, id) else { return };
+        let kind = self.nodes[node].handlers[&id];
+        if !behaviour.stuck && !self.nodes[node].blocking.contains(&kind) {
+            self.schedule(ms(1), Happening::HandlerEnds(node, id, Some(Verdict::Aborted)));
+        }
+    }
+
+    fn behaviour_of(&self, node: usize, id: RunId) -> Option<Behaviour> {
+        let kind = self.nodes[node].handlers.get(&id)?;
+        let rules = &self.nodes[node].engine.as_ref()?.rules;
+        Some((self.behaviour)(rules.kinds[*kind].kind, id))
+    }
+
+    fn handler_ends(&mut self, node: usize, id: RunId, verdict: Option<Verdict>) {
+        if self.nodes[node].handlers.remove(&id).is_some() {
+            let verdict = verdict.unwrap_or(Verdict::Completed { note: None });
+            self.tell(node, Input::Finished(id, Report::new(verdict)));
+        }
+    }
+
+    /// A handler that was waiting for something ends now.
+    pub(super) fn end_handlers(&mut self, node: usize) {
+        let going: Vec<RunId> = self.nodes[node].handlers.keys().copied().collect();
+        for id in going {
+            self.handler_ends(node, id, None);
+        }
+    }
+
+    pub(super) fn handlers(&self, node: usize) -> usize {
+        self.nodes[node].handlers.len()
+    }
+
+    pub(super) fn all_finished(&self) -> bool {
+        self.server.live.is_empty()
+    }
+
+    pub(super) fn entries(&self, what: &str) -> usize {
+        self.server.journal.iter().filter(|entry| entry.what == what).count()
+    }
+
+    pub(super) fn claimed_by(&self, node: usize) -> usize {
+        let name = &self.nodes[node].name;
+        self.server.live.values().filter(|row| matches!(&row.state, State::Claimed { by, .. } if by == name)).count()
+    }
+
+    /// What must hold whatever has gone wrong.
+    pub(super) fn assert_sound(&self) {
+        let mut seen = BTreeSet::new();
+        for entry in &self.server.journal {
+            assert!(seen.insert(entry.id), "run {} ended twice", entry.id);
+        }
+        for (id, (row, _)) in &self.server.finished {
+            for run in 1..=row.run_count {
+                assert!(seen.contains(&RunId { job: *id, run }), "run {id}/{run} has no entry");
+            }
+        }
+        let mut claimed = BTreeSet::new();
+        for (_, id, ..) in &self.server.claims {
+            assert!(claimed.insert(*id), "run {id} was claimed twice");
+        }
+    }
+}
+
+fn refused() -> Fault {
+    Fault { kind: FaultKind::Transient, outcome: OutcomeKnown::NotDone, message: "refused for now".to_owned(), code: None, source: None }
+}

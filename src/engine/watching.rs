@@ -1,0 +1,201 @@
+//! The watch link: listening, renewing, and telling other workers about rows that became claimable.
+#![deny(clippy::disallowed_methods)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::purpose::Purpose;
+use super::{Engine, Link, Output};
+use crate::time::{later, seconds};
+use crate::notification::{self, Kinds};
+use crate::statement::{Ending, Settlement, Statement};
+
+/// How many of our own notifications are remembered, to know them when they come back.
+const REMEMBERED: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Watching {
+    check: Check,
+    listening: bool,
+    /// Kinds with jobs that became claimable at once.
+    ready: BTreeSet<String>,
+    /// Kinds with jobs that will be due, and the soonest of them.
+    due: BTreeMap<String, Instant>,
+    /// A row of an unknown kind became claimable.
+    everything: bool,
+    echoes: VecDeque<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Check {
+    #[default]
+    Wanted,
+    Asked,
+    Done,
+}
+
+impl Watching {
+    pub(super) fn is_checked(&self) -> bool {
+        self.check != Check::Wanted
+    }
+
+    pub(super) fn checking(&mut self) {
+        self.check = Check::Asked;
+    }
+
+    pub(super) fn checked(&mut self) {
+        self.check = Check::Done;
+    }
+
+    pub(super) fn unchecked(&mut self) {
+        self.check = Check::Wanted;
+    }
+
+    pub(super) fn unlistened(&mut self) {
+        self.listening = false;
+    }
+
+    /// A lost hint is worth no retry of its own: whoever listens polls as well. But the next one shall say all.
+    pub(super) fn announcement_failed(&mut self) {
+        self.everything = true;
+    }
+
+    pub(super) fn has_announcements(&self) -> bool {
+        self.everything || !self.ready.is_empty() || !self.due.is_empty()
+    }
+
+    /// The next notification to send.
+    fn announcement(&mut self, now: Instant) -> Option<String> {
+        let payload = if std::mem::take(&mut self.everything) {
+            self.ready.clear();
+            self.due.clear();
+            notification::encode(&[], Duration::ZERO)
+        } else if !self.ready.is_empty() {
+            let kinds = std::mem::take(&mut self.ready);
+            notification::encode(&borrowed(kinds.iter()), Duration::ZERO)
+        } else {
+            let due = std::mem::take(&mut self.due);
+            let soonest = due.values().min()?;
+            notification::encode(&borrowed(due.keys()), soonest.saturating_duration_since(now))
+        };
+        self.echoes.push_back(payload.clone());
+        if self.echoes.len() > REMEMBERED {
+            self.echoes.pop_front();
+        }
+        Some(payload)
+    }
+
+    /// Whether this is a notification of ours that comes back.
+    fn is_echo(&mut self, payload: &str) -> bool {
+        let found = self.echoes.iter().position(|echo| echo == payload);
+        found.and_then(|at| self.echoes.remove(at)).is_some()
+    }
+}
+
+fn borrowed<'a>(kinds: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    kinds.map(String::as_str).collect()
+}
+
+impl Engine {
+    pub(super) fn watching_again(&mut self) {
+        self.watching.listening = false;
+        self.watching.echoes.clear();
+    }
+
+    /// LISTEN is in force: what was notified before it was missed, so look now.
+    pub(super) fn listening(&mut self) {
+        self.watching.listening = true;
+        self.claiming.doubt();
+    }
+
+    /// A hint from a producer or another worker. Foreign kinds cost nothing.
+    pub(super) fn notified(&mut self, now: Instant, payload: &str) {
+        if self.watching.is_echo(payload) {
+            return;
+        }
+        let news = notification::parse(payload);
+        let ours = match &news.kinds {
+            Kinds::All => true,
+            Kinds::Some(kinds) => kinds.iter().any(|kind| self.kind_index(kind).is_some()),
+        };
+        if !ours {
+            return;
+        }
+        if news.due_in.is_zero() {
+            self.claiming.wake();
+        } else {
+            self.claiming.due_at(later(now, news.due_in));
+        }
+    }
+
+    /// Tells others, and this worker itself, about a job that its settlement put back.
+    pub(super) fn announce_settlement(&mut self, now: Instant, kind: Option<usize>, settlement: &Settlement) {
+        if !matches!(settlement.outcome, Ending::Retried | Ending::Paused | Ending::Released) {
+            return;
+        }
+        match kind.and_then(|kind| self.rule(kind)).map(|rule| rule.kind) {
+            Some(kind) => self.announce_repended(now, kind, settlement.delay),
+            None => {
+                self.watching.everything = true;
+                self.claiming.wake();
+            }
+        }
+    }
+
+    pub(super) fn announce_repended(&mut self, now: Instant, kind: &str, delay: f64) {
+        let ours = self.kind_index(kind).is_some();
+        if delay > 0.0 {
+            let at = later(now, seconds(delay));
+            let soonest = self.watching.due.entry(kind.to_owned()).or_insert(at);
+            *soonest = at.min(*soonest);
+            if ours {
+                self.claiming.due_at(at);
+            }
+        } else {
+            self.watching.ready.insert(kind.to_owned());
+            if ours {
+                self.claiming.wake();
+            }
+        }
+    }
+
+    /// Promoted more than this worker has slots for: others shall come. Which kinds they are is not known.
+    pub(super) fn announce_own(&mut self, promoted: u64) {
+        if promoted > u64::try_from(self.free_slots(0)).unwrap_or(u64::MAX) {
+            let kinds = self.all_kinds();
+            self.watching.ready.extend(kinds.into_iter().map(str::to_owned));
+        }
+    }
+
+    pub(super) fn drive_watch(&mut self, now: Instant) {
+        if self.is_stopped() || self.watching.check != Check::Done {
+            return;
+        }
+        if let Some(epoch) = self.watch.connect(now) {
+            self.outbox.push_back(Output::Connect(Link::Watch, epoch));
+        }
+        if !self.watch.is_idle() {
+            return;
+        }
+        if let Some((statement, purpose)) = self.next_watch(now) {
+            self.execute(now, Link::Watch, statement, purpose);
+        }
+    }
+
+    fn next_watch(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
+        if let Some(renewal) = self.renewal_due(now, Link::Watch) {
+            return Some(renewal);
+        }
+        if self.rules.listen && !self.watching.listening {
+            return Some((Statement::Listen, Purpose::Listen));
+        }
+        let payload = self.watching.announcement(now)?;
+        let channel = self.rules.channel.clone();
+        Some((Statement::Notify { channel, payload }, Purpose::Notify))
+    }
+
+    /// When the watch link has to be driven again although nothing happens.
+    pub(super) fn watch_deadline(&self) -> Option<Instant> {
+        (self.watching.check == Check::Done).then(|| self.watch.deadline()).flatten()
+    }
+}

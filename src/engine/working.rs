@@ -1,0 +1,220 @@
+//! The work link: one statement at a time, the most pressing first.
+#![deny(clippy::disallowed_methods)]
+
+use std::time::Instant;
+
+use super::purpose::{Exchange, Purpose};
+use super::{Engine, Link, Output};
+use crate::link::{Epoch, StatementId};
+use crate::fault::{Fault, FaultKind};
+use crate::job::RunId;
+use crate::migration::check_version;
+use crate::observer::Event;
+use crate::statement::{Promote, Recover, Recovered, Reply, Stale, Statement, Survey};
+
+impl Engine {
+    pub(super) fn connected(&mut self, now: Instant, link: Link, epoch: Epoch) {
+        if !self.link(link).is_current(epoch) {
+            return;
+        }
+        let again = self.link(link).proven;
+        self.link(link).up();
+        self.observe(Event::LinkUp { link: link.name() });
+        match link {
+            Link::Work if again => {
+                self.hold_recovery(now);
+                self.claiming.doubt();
+            }
+            Link::Work => {}
+            Link::Watch => self.watching_again(),
+        }
+    }
+
+    pub(super) fn lost(&mut self, now: Instant, link: Link, epoch: Epoch, fault: &Fault) {
+        if !self.link(link).is_current(epoch) {
+            return;
+        }
+        if link == Link::Work && !self.work.proven && matches!(fault.kind, FaultKind::Fatal(_)) {
+            self.give_up(now, fault.to_error("connecting the worker"));
+            return;
+        }
+        let (retry_in, purpose) = self.link(link).down(now);
+        self.observe(Event::LinkLost { link: link.name(), error: fault.message.clone(), retry_in });
+        if let Some(purpose) = purpose {
+            if link == Link::Work {
+                self.doubt_claims(now);
+            }
+            self.failed_purpose(now, purpose, fault);
+        }
+    }
+
+    pub(super) fn replied(&mut self, now: Instant, id: StatementId, reply: Result<Reply, Fault>) {
+        let Some((link, purpose)) = self.take_purpose(id) else { return };
+        match reply {
+            Ok(reply) => {
+                self.link(link).healthy();
+                self.take_in(now, purpose, reply);
+            }
+            Err(fault) => self.statement_failed(now, link, purpose, &fault),
+        }
+    }
+
+    fn take_purpose(&mut self, id: StatementId) -> Option<(Link, Purpose)> {
+        let work = self.work.take(id).map(|purpose| (Link::Work, purpose));
+        work.or_else(|| self.watch.take(id).map(|purpose| (Link::Watch, purpose)))
+    }
+
+    fn statement_failed(&mut self, now: Instant, link: Link, purpose: Purpose, fault: &Fault) {
+        if matches!(fault.kind, FaultKind::Link) {
+            if link == Link::Work {
+                self.doubt_claims(now);
+            }
+            self.failed_purpose(now, purpose, fault);
+            self.outbox.push_back(Output::Disconnect(link));
+            let epoch = self.link(link).epoch;
+            self.lost(now, link, epoch, fault);
+            return;
+        }
+        if matches!(purpose, Purpose::Check) && matches!(fault.kind, FaultKind::Fatal(_)) {
+            self.give_up(now, fault.to_error("looking for venturi's tables"));
+            return;
+        }
+        // A batch refused for its content is halved and sent again at once; everything else waits a little.
+        let bisecting = matches!(fault.kind, FaultKind::Statement) && matches!(&purpose, Purpose::Exchange(it) if it.claim.is_none());
+        let retry_in = if bisecting { std::time::Duration::ZERO } else { self.link(link).pause(now) };
+        let statement = purpose.name();
+        self.observe(Event::StatementFailed { statement, error: fault.message.clone(), retry_in });
+        self.failed_purpose(now, purpose, fault);
+    }
+
+    /// What was asked for has not happened, or nobody knows; want it again.
+    fn failed_purpose(&mut self, now: Instant, purpose: Purpose, fault: &Fault) {
+        match purpose {
+            Purpose::Check => self.watching.unchecked(),
+            Purpose::Exchange(Exchange { settled, claim }) => {
+                self.exchange_failed(now, &settled, claim.is_some(), fault);
+            }
+            Purpose::Stale | Purpose::Recover => self.claiming.recover_again(),
+            Purpose::Promote => self.claiming.promote_again(),
+            Purpose::Survey => self.claiming.survey_again(),
+            Purpose::Held => self.reconciliation_failed(now),
+            Purpose::Listen => self.watching.unlistened(),
+            Purpose::Renew(_) => self.renewal_failed(now),
+            Purpose::Notify => self.watching.announcement_failed(),
+        }
+    }
+
+    fn take_in(&mut self, now: Instant, purpose: Purpose, reply: Reply) {
+        match (purpose, reply) {
+            (Purpose::Check, Reply::Version { version, compatible_from }) => self.checked(now, version, compatible_from),
+            (Purpose::Exchange(sent), Reply::Exchange { settled, claim }) => {
+                self.settled(now, &sent.settled, settled);
+                if let (Some(ask), Some(claim)) = (sent.claim, claim) {
+                    self.claimed(now, &ask, claim);
+                }
+            }
+            (Purpose::Stale, Reply::Stale(rows)) => self.found_stale(rows),
+            (Purpose::Recover, Reply::Recovered(rows)) => self.recovered(now, rows),
+            (Purpose::Promote, Reply::Promoted { promoted, more_due, next_due }) => {
+                self.promoted(now, promoted, more_due, next_due);
+            }
+            (Purpose::Survey, Reply::Survey(reply)) => self.surveyed(now, &reply),
+            (Purpose::Held, Reply::Held(held)) => self.reconciled(now, &held),
+            (Purpose::Renew(asked), Reply::Renewed(renewed)) => self.renewed(now, &asked, &renewed),
+            (Purpose::Listen, Reply::Done) => self.listening(),
+            (Purpose::Notify, Reply::Done) => {}
+            (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
+        }
+    }
+
+    fn checked(&mut self, now: Instant, version: i32, compatible_from: i32) {
+        match check_version(version, compatible_from) {
+            Ok(()) => self.watching.checked(),
+            Err(error) => self.give_up(now, error),
+        }
+    }
+
+    fn recovered(&mut self, now: Instant, rows: Vec<Recovered>) {
+        for row in rows {
+            if !row.dead {
+                self.announce_repended(now, &row.kind, row.delay);
+            }
+            self.observe(Event::Recovered { job: row.job, kind: row.kind, dead: row.dead });
+        }
+    }
+
+    pub(super) fn drive_work(&mut self, now: Instant) {
+        if self.is_stopped() {
+            return;
+        }
+        if let Some(epoch) = self.work.connect(now) {
+            self.outbox.push_back(Output::Connect(Link::Work, epoch));
+        }
+        if !self.work.is_idle() {
+            return;
+        }
+        if let Some((statement, purpose)) = self.next_work(now) {
+            self.execute(now, Link::Work, statement, purpose);
+        }
+    }
+
+    fn next_work(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
+        if !self.watching.is_checked() {
+            self.watching.checking();
+            return Some((Statement::Check, Purpose::Check));
+        }
+        if let Some(renewal) = self.renewal_due(now, Link::Work) {
+            return Some(renewal);
+        }
+        if self.reconciliation_due(now) {
+            return Some((Statement::Held { worker: self.rules.worker.clone() }, Purpose::Held));
+        }
+        if self.is_running() {
+            if let Some(upkeep) = self.next_upkeep(now) {
+                return Some(upkeep);
+            }
+        }
+        self.next_exchange(now).or_else(|| self.next_survey(now))
+    }
+
+    /// Recovery and promotion, which make jobs claimable.
+    fn next_upkeep(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
+        let rows = self.claiming.take_recoveries();
+        if !rows.is_empty() {
+            return Some((Statement::Recover(Recover { rows }), Purpose::Recover));
+        }
+        let most = self.pass_size();
+        if let Some(look_back) = self.stale_due(now) {
+            let worker = self.rules.worker.clone();
+            return Some((Statement::Stale(Stale { worker, look_back, most }), Purpose::Stale));
+        }
+        let look_back = self.promotion_due(now)?;
+        Some((Statement::Promote(Promote { kinds: self.all_kinds(), look_back, most }), Purpose::Promote))
+    }
+
+    fn next_exchange(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
+        let batch = self.settling.batch(now);
+        let held_back = !batch.is_empty() && self.settling.goes_alone();
+        let claim = if self.is_running() && !held_back { self.claim_due(now, &batch) } else { None };
+        if batch.is_empty() && claim.is_none() {
+            return None;
+        }
+        let settled: Vec<RunId> = batch.iter().map(|it| it.id).collect();
+        let (claim, ask) = claim.unzip();
+        let statement = Statement::Exchange { settle: self.settle_statement(batch), claim };
+        Some((statement, Purpose::Exchange(Exchange { settled, claim: ask })))
+    }
+
+    fn next_survey(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
+        if !self.is_running() {
+            return None;
+        }
+        let look_back = self.survey_due(now)?;
+        let (kinds, worker) = (self.all_kinds(), self.rules.worker.clone());
+        Some((Statement::Survey(Survey { kinds, worker, look_back }), Purpose::Survey))
+    }
+
+    pub(super) fn all_kinds(&self) -> Vec<&'static str> {
+        self.rules.kinds.iter().map(|rule| rule.kind).collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! The one error of the public surface: what kind, what was being done, why, and what to do now.
+#![deny(clippy::disallowed_methods)]
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// What went wrong, so that a program can decide what to do.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// A setting is malformed, out of its bounds, or contradicts another one.
+    Config,
+    /// No server answered in time, or it refuses work for now (starting, stopping, out of connections).
+    Unavailable,
+    /// The server does not accept the user or its password.
+    Authentication,
+    /// The user may not do this in the database.
+    Permission,
+    /// The server takes no writes: a standby, or a primary about to be one.
+    ReadOnly,
+    /// The schema or its tables are not there.
+    SchemaMissing,
+    /// The schema lacks a migration that this version needs.
+    SchemaTooOld,
+    /// The schema was changed by a later version in a way that this one cannot work with.
+    SchemaTooNew,
+    /// The worker has no registered task, so there is nothing it could claim.
+    NoKinds,
+    /// Two registered tasks have the same `KIND`.
+    DuplicateKind,
+    /// The job was not enqueued, for certain.
+    NotEnqueued,
+    /// The connection was lost before the answer came: the job may or may not have been enqueued.
+    Unknown,
+    /// The payload cannot be written as JSON, or is too large.
+    Payload,
+    /// The database refused the statement.
+    Database,
+    /// The spawner does not run the futures that it is given.
+    Spawner,
+    /// A defect in venturi.
+    Internal,
+}
+
+/// Why a call of this crate failed.
+///
+/// [`kind`](Self::kind) is for programs, [`Display`](fmt::Display) for people: it says what was being done, why it
+/// failed and, where that helps, what to do. When the server refused a statement,
+/// [`source`](StdError::source) is the `tokio_postgres::Error` (the same type as `postgres::Error`), whose `code()`
+/// is the SQLSTATE.
+///
+/// ```
+/// use venturi::{Database, ErrorKind};
+///
+/// let error = Database::new("host=localhost port=many").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Config);
+/// assert!(!error.is_retryable());
+/// ```
+pub struct Error {
+    // One pointer, so that every `Result` of the crate stays small.
+    inner: Box<Inner>,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Source>,
+}
+
+enum Source {
+    Any(Box<dyn StdError + Send + Sync>),
+    /// Apart from `Any`, because an `Arc` in a box would hide the type from `downcast_ref`.
+    Postgres(Arc<tokio_postgres::Error>),
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { inner: Box::new(Inner { kind, message: message.into(), source: None }) }
+    }
+
+    pub(crate) fn with_source(mut self, source: Box<dyn StdError + Send + Sync>) -> Self {
+        self.inner.source = Some(Source::Any(source));
+        self
+    }
+
+    pub(crate) fn with_postgres(mut self, source: Arc<tokio_postgres::Error>) -> Self {
+        self.inner.source = Some(Source::Postgres(source));
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.inner.kind
+    }
+
+    /// Whether the same call, unchanged, may succeed later and is safe to repeat.
+    ///
+    /// `false` for [`ErrorKind::Unknown`]: repeating an enqueue that did happen makes a second job, unless it has a
+    /// dedup key.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.inner.kind, ErrorKind::Unavailable | ErrorKind::ReadOnly | ErrorKind::NotEnqueued)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.inner.kind).field("message", &self.inner.message);
+        match &self.inner.source {
+            Some(Source::Any(source)) => debug.field("source", source),
+            Some(Source::Postgres(source)) => debug.field("source", source),
+            None => &mut debug,
+        }
+        .finish()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.inner.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self.inner.source.as_ref()? {
+            Source::Any(source) => Some(&**source),
+            Source::Postgres(source) => Some(&**source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::mem::size_of;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_pointer_and_crosses_threads() {
+        fn crosses<T: Send + Sync + 'static>() {}
+        crosses::<Error>();
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn an_error_shows_its_message_and_keeps_its_source() {
+        let error = Error::new(ErrorKind::Config, "reading x: no; do y").with_source(io::Error::other("deep").into());
+        assert_eq!(error.to_string(), "reading x: no; do y");
+        assert_eq!(error.source().unwrap().to_string(), "deep");
+        assert!(error.source().unwrap().downcast_ref::<io::Error>().is_some());
+        assert!(format!("{error:?}").contains("deep"));
+    }
+
+    #[test]
+    fn the_postgres_error_behind_an_error_can_be_reached() {
+        let inner = "host=".parse::<tokio_postgres::Config>().unwrap_err();
+        let error = Error::new(ErrorKind::Database, "x").with_postgres(Arc::new(inner));
+        assert!(error.source().unwrap().downcast_ref::<tokio_postgres::Error>().is_some());
+    }
+
+    #[test]
+    fn only_what_surely_did_not_happen_is_retryable() {
+        let retryable = |kind| Error::new(kind, "").is_retryable();
+        assert!(retryable(ErrorKind::Unavailable));
+        assert!(retryable(ErrorKind::NotEnqueued));
+        assert!(retryable(ErrorKind::ReadOnly));
+        assert!(!retryable(ErrorKind::Unknown));
+        assert!(!retryable(ErrorKind::Database));
+    }
+}

@@ -1,0 +1,194 @@
+//! What a failed statement or connection means: try it again, connect again, or give up.
+#![deny(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+use crate::error::{Error, ErrorKind};
+use crate::text;
+
+/// What to do about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// The connection is gone, or in a state that only a new one mends.
+    Link,
+    /// The server refuses for now; the same statement may pass later on the same connection.
+    Transient,
+    /// The server refuses what this statement contains.
+    Statement,
+    /// No waiting mends it, if it happens at the start.
+    Fatal(ErrorKind),
+}
+
+/// Whether the statement took effect although it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutcomeKnown {
+    /// It did not.
+    NotDone,
+    /// It may have been committed: the answer was lost, not the statement.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub(crate) kind: FaultKind,
+    pub(crate) outcome: OutcomeKnown,
+    /// The server's words and the SQLSTATE, without the values that its details may quote.
+    pub(crate) message: String,
+    pub(crate) code: Option<SqlState>,
+    pub(crate) source: Option<Arc<tokio_postgres::Error>>,
+}
+
+impl Fault {
+    pub(crate) fn from_postgres(error: impl Into<Arc<tokio_postgres::Error>>) -> Self {
+        let source = error.into();
+        let (kind, outcome, message, code) = match source.as_db_error() {
+            Some(refusal) => {
+                let (kind, outcome) = refused(refusal);
+                let message = format!("{} (SQLSTATE {})", refusal.message(), refusal.code().code());
+                (kind, outcome, message, Some(refusal.code().clone()))
+            }
+            None => {
+                let (kind, outcome) = broken(&source.to_string());
+                (kind, outcome, text::chain(&*source), None)
+            }
+        };
+        Self { kind, outcome, message, code, source: Some(source) }
+    }
+
+    /// The connection failed after the statement may have been sent.
+    pub(crate) fn link(message: impl Into<String>) -> Self {
+        Self {
+            kind: FaultKind::Link,
+            outcome: OutcomeKnown::Unknown,
+            message: message.into(),
+            code: None,
+            source: None,
+        }
+    }
+
+    /// No answer came in time, so the connection is given up.
+    pub(crate) fn deadline() -> Self {
+        Self::link("the server did not answer in time")
+    }
+
+    /// The answer makes no sense. The connection is given up, since a new one prepares its statements anew and asks
+    /// for what this one may have missed.
+    pub(crate) fn malformed(message: impl Into<String>) -> Self {
+        Self::link(message)
+    }
+
+    /// The same fault of something that was never sent.
+    pub(crate) fn not_sent(mut self) -> Self {
+        self.outcome = OutcomeKnown::NotDone;
+        self
+    }
+
+    /// The fault as the caller sees it; `doing` is what was tried, such as "claiming jobs".
+    pub(crate) fn to_error(&self, doing: &str) -> Error {
+        let kind = self.error_kind();
+        let advice = advice(kind);
+        let error = Error::new(kind, format!("{doing}: {}{advice}", self.message));
+        match &self.source {
+            Some(source) => error.with_postgres(Arc::clone(source)),
+            None => error,
+        }
+    }
+
+    fn error_kind(&self) -> ErrorKind {
+        match self.kind {
+            FaultKind::Fatal(kind) => kind,
+            FaultKind::Link if self.code == Some(SqlState::READ_ONLY_SQL_TRANSACTION) => ErrorKind::ReadOnly,
+            FaultKind::Link | FaultKind::Transient => ErrorKind::Unavailable,
+            FaultKind::Statement => ErrorKind::Database,
+        }
+    }
+}
+
+fn advice(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Authentication => "; check user, password and the server's pg_hba.conf",
+        ErrorKind::Config => "; check the database settings",
+        ErrorKind::Permission => "; grant the user the rights on the schema and what is in it",
+        ErrorKind::ReadOnly => "; connect to the primary",
+        ErrorKind::SchemaMissing => "; run `migrate` first, and check the schema's name",
+        ErrorKind::Unavailable => "; it may pass later",
+        _ => "",
+    }
+}
+
+/// What the server's refusal means.
+fn refused(refusal: &DbError) -> (FaultKind, OutcomeKnown) {
+    use OutcomeKnown::{NotDone, Unknown};
+    let kind = kind_of(refusal.code());
+    if matches!(kind, FaultKind::Fatal(_)) {
+        return (kind, NotDone);
+    }
+    // It ended the session with this message, and may have done so between the commit and the answer.
+    let ended = matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+    if ended || tells_nothing(refusal.code()) {
+        return (FaultKind::Link, if says_it_never_began(refusal.code()) { NotDone } else { Unknown });
+    }
+    (if is_stale_plan(refusal) { FaultKind::Link } else { kind }, NotDone)
+}
+
+fn kind_of(code: &SqlState) -> FaultKind {
+    match code.code() {
+        "3D000" => return FaultKind::Fatal(ErrorKind::Config),
+        "3F000" | "42P01" => return FaultKind::Fatal(ErrorKind::SchemaMissing),
+        "42501" => return FaultKind::Fatal(ErrorKind::Permission),
+        // Dropped with the connection that had prepared it.
+        "26000" => return FaultKind::Link,
+        // Cancelled by somebody, or by `statement_timeout`.
+        "57014" | "55P03" | "55006" => return FaultKind::Transient,
+        _ => {}
+    }
+    match class(code) {
+        "28" => FaultKind::Fatal(ErrorKind::Authentication),
+        // The last ones leave the session in a transaction that is not ours: read-only, failed, or none.
+        "08" | "57" | "25" | "2D" => FaultKind::Link,
+        "40" | "53" | "58" => FaultKind::Transient,
+        _ => FaultKind::Statement,
+    }
+}
+
+/// The class of an SQLSTATE: its first two characters.
+fn class(code: &SqlState) -> &str {
+    code.code().get(..2).unwrap_or_default()
+}
+
+/// Whether the code is about the connection, so that it does not say what became of the statement.
+fn tells_nothing(code: &SqlState) -> bool {
+    class(code) == "08" || matches!(code.code(), "40003" | "57P01" | "57P02" | "57P04" | "57P05")
+}
+
+/// Starting up, or full: it was refused before any statement could be sent.
+fn says_it_never_began(code: &SqlState) -> bool {
+    matches!(code.code(), "57P03" | "53300" | "08001" | "08004")
+}
+
+/// A statement prepared before the tables changed; a new connection prepares it anew.
+fn is_stale_plan(refusal: &DbError) -> bool {
+    *refusal.code() == SqlState::FEATURE_NOT_SUPPORTED && refusal.message().contains("cached plan")
+}
+
+/// What an error of the client itself means. Its kinds are private; their texts are not.
+fn broken(text: &str) -> (FaultKind, OutcomeKnown) {
+    use OutcomeKnown::{NotDone, Unknown};
+    let is = |start: &str| text.starts_with(start);
+    if is("error serializing") || is("error encoding") || is("expected ") {
+        (FaultKind::Statement, NotDone)
+    } else if is("authentication error") {
+        (FaultKind::Fatal(ErrorKind::Authentication), NotDone)
+    } else if is("invalid configuration") || is("invalid connection string") {
+        (FaultKind::Fatal(ErrorKind::Config), NotDone)
+    } else if is("error connecting") || is("error performing TLS") {
+        (FaultKind::Link, NotDone)
+    } else {
+        (FaultKind::Link, Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use std::error::Error as _;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_lite::future::block_on;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::{Config, NoTls};
+
+use super::*;
+
+/// A server that says one thing to whoever connects, and hangs up.
+struct Server {
+    says: Vec<u8>,
+    breaks: bool,
+}
+
+impl AsyncRead for Server {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.breaks {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        buf.put_slice(&std::mem::take(&mut self.says));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Server {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn hear(says: Vec<u8>, breaks: bool) -> Fault {
+    let mut config = Config::new();
+    config.user("worker");
+    let error = block_on(config.connect_raw(Server { says, breaks }, NoTls)).map(drop).unwrap_err();
+    Fault::from_postgres(error)
+}
+
+fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+    [&[tag][..], &length, body].concat()
+}
+
+fn refusal(severity: &str, code: &str, text: &str) -> Fault {
+    let body = format!("S{severity}\0V{severity}\0C{code}\0M{text}\0DFailing row contains (secret).\0\0");
+    hear(message(b'E', body.as_bytes()), false)
+}
+
+fn error(code: &str) -> (FaultKind, OutcomeKnown) {
+    let fault = refusal("ERROR", code, "no");
+    assert_eq!(fault.code.as_ref().map(SqlState::code), Some(code));
+    (fault.kind, fault.outcome)
+}
+
+fn fatal(code: &str) -> (FaultKind, OutcomeKnown) {
+    let fault = refusal("FATAL", code, "no");
+    (fault.kind, fault.outcome)
+}
+
+use FaultKind::{Fatal, Link, Statement, Transient};
+use OutcomeKnown::{NotDone, Unknown};
+
+#[test]
+fn what_the_server_refuses_for_now_is_transient() {
+    for code in ["40001", "40P01", "55P03", "57014", "53100", "53200", "53400", "58030"] {
+        assert_eq!(error(code), (Transient, NotDone), "{code}");
+    }
+}
+
+#[test]
+fn what_the_statement_contains_is_the_statements_fault() {
+    for code in
+        ["22021", "22P02", "23505", "23514", "42601", "42883", "42703", "P0001", "54000", "XX000", "0A000", "ZZZZZ"]
+    {
+        assert_eq!(error(code), (Statement, NotDone), "{code}");
+    }
+}
+
+#[test]
+fn what_no_waiting_mends_is_fatal() {
+    assert_eq!(fatal("28P01"), (Fatal(ErrorKind::Authentication), NotDone));
+    assert_eq!(fatal("28000"), (Fatal(ErrorKind::Authentication), NotDone));
+    assert_eq!(fatal("3D000"), (Fatal(ErrorKind::Config), NotDone));
+    assert_eq!(error("3F000"), (Fatal(ErrorKind::SchemaMissing), NotDone));
+    assert_eq!(error("42P01"), (Fatal(ErrorKind::SchemaMissing), NotDone));
+    assert_eq!(error("42501"), (Fatal(ErrorKind::Permission), NotDone));
+}
+
+#[test]
+fn a_session_that_the_server_ended_leaves_the_outcome_unknown() {
+    for code in ["57P01", "57P02", "57P05", "25P03", "XX000", "58030"] {
+        assert_eq!(fatal(code), (Link, Unknown), "{code}");
+    }
+    for code in ["08006", "08P01", "40003"] {
+        assert_eq!(error(code), (Link, Unknown), "{code}");
+    }
+}
+
+#[test]
+fn a_server_that_takes_no_sessions_has_done_nothing() {
+    assert_eq!(fatal("57P03"), (Link, NotDone));
+    assert_eq!(fatal("53300"), (Link, NotDone));
+}
+
+#[test]
+fn what_only_a_new_connection_mends_is_the_links_fault() {
+    assert_eq!(error("26000"), (Link, NotDone));
+    assert_eq!(error("25P02"), (Link, NotDone));
+    let plan = refusal("ERROR", "0A000", "cached plan must not change result type");
+    assert_eq!((plan.kind, plan.outcome), (Link, NotDone));
+}
+
+#[test]
+fn a_server_that_became_a_standby_is_left_for_the_primary() {
+    let fault = refusal("ERROR", "25006", "cannot execute UPDATE in a read-only transaction");
+    assert_eq!((fault.kind, fault.outcome), (Link, NotDone));
+    let error = fault.to_error("claiming jobs");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly);
+    assert!(error.is_retryable());
+}
+
+#[test]
+fn a_connection_that_breaks_or_closes_leaves_the_outcome_unknown() {
+    let broken = hear(Vec::new(), true);
+    assert_eq!((broken.kind, broken.outcome), (Link, Unknown));
+    assert!(broken.message.contains("connection reset"), "{}", broken.message);
+    let closed = hear(Vec::new(), false);
+    assert_eq!((closed.kind, closed.outcome), (Link, Unknown));
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_is_the_links_fault() {
+    let fault = hear(message(b'Z', b"I"), false);
+    assert_eq!((fault.kind, fault.outcome), (Link, Unknown));
+    let fault = Fault::malformed("no such column");
+    assert_eq!((fault.kind, fault.outcome), (Link, Unknown));
+}
+
+#[test]
+fn a_client_that_cannot_log_in_is_told_at_once() {
+    // AuthenticationCleartextPassword, and the configuration has no password.
+    let fault = hear(message(b'R', &3_u32.to_be_bytes()), false);
+    assert!(matches!(fault.kind, Fatal(ErrorKind::Config | ErrorKind::Authentication)), "{fault:?}");
+}
+
+#[test]
+fn the_clients_own_errors_are_told_apart() {
+    assert_eq!(broken("error serializing parameter 3"), (Statement, NotDone));
+    assert_eq!(broken("expected 2 parameters but got 1"), (Statement, NotDone));
+    assert_eq!(broken("error deserializing column 1"), (Link, Unknown));
+    assert_eq!(broken("error connecting to server"), (Link, NotDone));
+    assert_eq!(broken("connection closed"), (Link, Unknown));
+}
+
+#[test]
+fn a_fault_without_a_server_knows_whether_it_was_sent() {
+    assert_eq!(Fault::link("refused").outcome, Unknown);
+    assert_eq!(Fault::link("refused").not_sent().outcome, NotDone);
+    assert_eq!(Fault::deadline().to_error("claiming jobs").kind(), ErrorKind::Unavailable);
+}
+
+#[test]
+fn an_error_says_what_was_done_and_why_it_failed_but_not_the_rows_values() {
+    let error = refusal("ERROR", "23505", "duplicate key").to_error("enqueueing a job");
+    assert_eq!(error.to_string(), "enqueueing a job: duplicate key (SQLSTATE 23505)");
+    assert_eq!(error.kind(), ErrorKind::Database);
+    let source = error.source().unwrap().downcast_ref::<tokio_postgres::Error>().unwrap();
+    assert_eq!(source.code(), Some(&SqlState::UNIQUE_VIOLATION));
+    let missing = refusal("ERROR", "42P01", "relation \"live\" does not exist").to_error("claiming jobs");
+    assert_eq!(missing.kind(), ErrorKind::SchemaMissing);
+    assert!(missing.to_string().ends_with("run `migrate` first, and check the schema's name"));
+}

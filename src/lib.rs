@@ -1,0 +1,69 @@
+//! A durable job queue on PostgreSQL.
+//!
+//! Work is described by a [`Task`], stored as a row, and run by a worker that claims the row under a lease. There are
+//! two front-ends with the same names over one shared core: `venturi::blocking` runs handlers on threads,
+//! `venturi::r#async` runs them as futures on whatever executor the application has. Neither is on by default; enable
+//! the feature `blocking`, the feature `async`, or both.
+//!
+//! Delivery is at least once: a job whose worker dies is run again after its lease has run out, so handlers must be
+//! idempotent. The README lists what is guaranteed and what is not.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(any(feature = "blocking", feature = "async")),
+    allow(dead_code, reason = "the core is driven by a front-end; alone it only has to compile")
+)]
+#![cfg_attr(
+    not(all(feature = "blocking", feature = "async")),
+    allow(rustdoc::broken_intra_doc_links, reason = "a page may name the front-end that is switched off")
+)]
+
+mod backoff;
+mod cancellation;
+mod config;
+mod context;
+mod database;
+mod engine;
+mod error;
+mod fault;
+mod handler;
+mod job;
+mod knobs;
+mod limits;
+mod link;
+mod migration;
+mod notification;
+mod observer;
+mod outcome;
+mod panic_boundary;
+mod producer;
+mod registry;
+mod report;
+mod rotation;
+mod run;
+mod statement;
+mod submit;
+mod task;
+mod text;
+mod time;
+
+#[cfg(feature = "async")]
+#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
+#[path = "../async/mod.rs"]
+pub mod r#async;
+
+#[cfg(feature = "blocking")]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+#[path = "../blocking/mod.rs"]
+pub mod blocking;
+
+pub use backoff::Backoff;
+pub use cancellation::{CancelReason, Cancelled, CancellationToken};
+pub use config::{DecodePolicy, PanicPolicy};
+pub use context::Context;
+pub use database::Database;
+pub use error::{Error, ErrorKind};
+pub use job::JobId;
+pub use outcome::{Outcome, TaskError};
+pub use report::{LeftClaimed, LeftReason, ShutdownReport};
+pub use submit::{Effect, Enqueued, Submit};
+pub use task::{Priority, Task};

@@ -1,0 +1,18 @@
+//! The sizes that stored text may have, and why.
+#![deny(clippy::disallowed_methods)]
+
+/// Bytes of a payload's JSON text. Larger data belongs in a store of its own, named by the payload.
+pub(crate) const MAX_PAYLOAD: usize = 1_000_000;
+
+/// Bytes of a journal note; an error chain that says what happened fits, a dumped response does not.
+pub(crate) const MAX_NOTE: usize = 8_000;
+
+/// Bytes of an attachment's JSON text.
+pub(crate) const MAX_ATTACHMENT: usize = 64_000;
+
+/// Bytes of a kind: it stands in every row, in an index, and in every notification.
+pub(crate) const MAX_KIND: usize = 100;
+
+/// The longest delay that is stored. PostgreSQL's timestamps would take more, but a sum with `now()` must never be
+/// out of range, or a settlement could never be accepted.
+pub(crate) const MAX_DELAY: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);

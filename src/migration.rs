@@ -1,0 +1,182 @@
+//! The schema's versions: what to run, and which code works with which.
+//!
+//! A front-end sends, on one connection and in this order: `BEGIN`, [`lock`], [`bootstrap`], [`applied`] (the one query
+//! whose rows are read), each batch of [`plan`], `COMMIT`. All in one transaction, so that a crash half-way leaves
+//! nothing behind; and under a lock, so that runners who come together run each migration once.
+#![deny(clippy::disallowed_methods)]
+
+use crate::database::SchemaName;
+use crate::error::{Error, ErrorKind};
+use crate::statement::render;
+
+/// One step of the schema. Forward only, and never edited once published.
+#[derive(Debug)]
+pub(crate) struct Migration {
+    pub(crate) version: i32,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
+    /// The oldest code that works with the schema after this step, named by the last migration that code knows.
+    pub(crate) compatible_from: i32,
+}
+
+/// All of them, in order, without gaps.
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "create_queue",
+    sql: include_str!("../migrations/0001_create_queue.sql"),
+    compatible_from: 1,
+}];
+
+/// The version this code was written for.
+pub(crate) fn latest() -> i32 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version)
+}
+
+/// The first batch: lets one runner per schema through at a time, to the end of its transaction.
+///
+/// A migration may take as long as it needs, and so may the wait for another runner.
+pub(crate) fn lock(schema: &SchemaName) -> String {
+    let key = literal(&format!("venturi migrate {}", schema.as_str()));
+    format!(
+        "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
+         SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({key}, 0))"
+    )
+}
+
+/// The second batch: the schema and the table of versions, where they are missing.
+///
+/// Looked for first, because `IF NOT EXISTS` asks for the right to create even when there is nothing to create; so a role
+/// that may only use the schema can call `migrate` at its start.
+pub(crate) fn bootstrap(schema: &SchemaName) -> String {
+    let name = literal(schema.as_str());
+    let create_schema = literal(&render("CREATE SCHEMA {schema}", schema));
+    let create_table = literal(&render(
+        "CREATE TABLE {schema}.migration (\
+         version int NOT NULL CONSTRAINT migration_pkey PRIMARY KEY, \
+         name text NOT NULL, \
+         applied_at timestamptz NOT NULL DEFAULT now(), \
+         compatible_from int NOT NULL, \
+         CONSTRAINT migration_valid CHECK (version > 0 AND compatible_from BETWEEN 1 AND version))",
+        schema,
+    ));
+    let body = literal(&format!(
+        "BEGIN \
+         IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = {name}) THEN EXECUTE {create_schema}; END IF; \
+         IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = {name} AND c.relname = 'migration') THEN EXECUTE {create_table}; END IF; \
+         END"
+    ));
+    format!("DO LANGUAGE plpgsql {body}")
+}
+
+/// The query: one row per migration that was run, `version int` and `compatible_from int`.
+pub(crate) fn applied(schema: &SchemaName) -> String {
+    render("SELECT m.version, m.compatible_from FROM {schema}.migration m ORDER BY m.version", schema)
+}
+
+/// The batches to run, in order, when `applied` is what the query gave. None: the schema is as this code needs it.
+///
+/// # Errors
+///
+/// [`ErrorKind::SchemaTooNew`] when later code has changed the schema in a way that this code cannot work with.
+pub(crate) fn plan(schema: &SchemaName, applied: &[(i32, i32)]) -> Result<Vec<String>, Error> {
+    let (version, compatible_from) = applied.iter().copied().max().unwrap_or((0, 0));
+    check_not_too_new(version, compatible_from)?;
+    Ok(MIGRATIONS.iter().filter(|migration| migration.version > version).map(|step| batch(step, schema)).collect())
+}
+
+fn batch(migration: &Migration, schema: &SchemaName) -> String {
+    let Migration { version, name, sql, compatible_from } = migration;
+    let name = literal(name);
+    let note = format!(
+        "INSERT INTO {{schema}}.migration (version, name, compatible_from) VALUES ({version}, {name}, {compatible_from})"
+    );
+    render(&format!("{sql}\n;\n{note}"), schema)
+}
+
+/// Whether this code may work with a schema of that version, as `check.sql` reports it.
+///
+/// # Errors
+///
+/// [`ErrorKind::SchemaMissing`] or [`ErrorKind::SchemaTooOld`] when `migrate` has to be run first,
+/// [`ErrorKind::SchemaTooNew`] when this code is the one that is too old.
+pub(crate) fn check_version(version: i32, compatible_from: i32) -> Result<(), Error> {
+    let latest = latest();
+    if version == 0 {
+        return Err(Error::new(
+            ErrorKind::SchemaMissing,
+            "checking the schema: it has no tables yet; run `migrate` once, with a role that may create them",
+        ));
+    }
+    if version < latest {
+        return Err(Error::new(
+            ErrorKind::SchemaTooOld,
+            format!(
+                "checking the schema: it has version {version}, and this code needs {latest}; \
+                 run the `migrate` of this code before it starts"
+            ),
+        ));
+    }
+    check_not_too_new(version, compatible_from)
+}
+
+fn check_not_too_new(version: i32, compatible_from: i32) -> Result<(), Error> {
+    let latest = latest();
+    if version <= latest || compatible_from <= latest {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::SchemaTooNew,
+        format!(
+            "checking the schema: it has version {version}, which needs code of version {compatible_from} or later, \
+             and this code has {latest}; update venturi in this program"
+        ),
+    ))
+}
+
+/// A string literal for any text, also where `standard_conforming_strings` is off.
+fn literal(text: &str) -> String {
+    let escape = if text.contains('\\') { "E" } else { "" };
+    format!("{escape}'{}'", text.replace('\\', r"\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_list_is_the_folder_in_order_and_without_gaps() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+        let mut files: Vec<String> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort();
+        let listed: Vec<String> = MIGRATIONS.iter().map(|it| format!("{:04}_{}.sql", it.version, it.name)).collect();
+        assert_eq!(files, listed);
+        for (migration, version) in MIGRATIONS.iter().zip(1..) {
+            assert_eq!(migration.version, version);
+            assert!((1..=version).contains(&migration.compatible_from), "{version}");
+            assert!(migration.sql.starts_with("-- Safe "), "line 1 of {version} says when it is safe");
+        }
+    }
+
+    #[test]
+    fn each_mismatch_of_code_and_schema_says_what_to_do() {
+        let kind = |version, compatible_from| check_version(version, compatible_from).map_err(|error| error.kind());
+        let latest = latest();
+        assert_eq!(kind(latest, 1), Ok(()));
+        assert_eq!(kind(0, 0), Err(ErrorKind::SchemaMissing));
+        assert_eq!(kind(latest + 1, latest), Ok(()), "later code left the schema usable for us");
+        assert_eq!(kind(latest + 1, latest + 1), Err(ErrorKind::SchemaTooNew));
+        let error = check_version(latest + 1, latest + 1).unwrap_err().to_string();
+        assert!(error.contains("update venturi"), "{error}");
+    }
+
+    #[test]
+    fn a_literal_holds_any_text() {
+        assert_eq!(literal("plain"), "'plain'");
+        assert_eq!(literal("it's"), "'it''s'");
+        assert_eq!(literal(r"a\b'c"), r"E'a\\b''c'");
+    }
+}

@@ -1,0 +1,80 @@
+//! The one place where a panic of the user's code becomes a value.
+#![deny(clippy::disallowed_methods)]
+
+use std::any::Any;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::text;
+
+/// Runs the user's code and returns "panicked: …" when it panics.
+///
+/// What `f` captures is dropped inside as well. With `panic = "abort"` there is nothing to catch and the process ends.
+pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(describe)
+}
+
+fn describe(payload: Box<dyn Any + Send>) -> String {
+    let text = format!("panicked: {}", text::panic_text(&*payload));
+    discard(payload);
+    text
+}
+
+/// Drops a panic's payload, whose `Drop` is the user's code and may panic too.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // Leaked: dropping it could panic for ever.
+        mem::forget(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+
+    use super::*;
+
+    struct Hostile;
+
+    impl Drop for Hostile {
+        fn drop(&mut self) {
+            panic::panic_any(Self);
+        }
+    }
+
+    #[test]
+    fn a_value_passes_through() {
+        assert_eq!(guarded(|| 7), Ok(7));
+    }
+
+    #[test]
+    fn a_panic_becomes_its_text() {
+        assert_eq!(guarded(|| panic!("no such file")), Err::<(), _>("panicked: no such file".to_owned()));
+        assert_eq!(guarded(|| panic!("row {}", 3)), Err::<(), _>("panicked: row 3".to_owned()));
+    }
+
+    #[test]
+    fn a_payload_that_is_not_text_is_named_as_such() {
+        let caught = guarded(|| panic::panic_any(42_u8));
+        assert_eq!(caught, Err("panicked: a value that is not text".to_owned()));
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_is_contained() {
+        let caught = guarded(|| panic::panic_any(Hostile));
+        assert_eq!(caught, Err("panicked: a value that is not text".to_owned()));
+    }
+
+    #[test]
+    fn captures_that_panic_when_dropped_are_contained() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("dropped");
+            }
+        }
+        let bomb = Bomb;
+        let caught = guarded(move || drop(bomb));
+        assert_eq!(caught, Err("panicked: dropped".to_owned()));
+    }
+}

@@ -1,0 +1,87 @@
+//! What a run tells the engine when it ends, and what a worker tells its caller when it stops.
+#![deny(clippy::disallowed_methods)]
+
+use std::time::Duration;
+
+use crate::JobId;
+use crate::job::Json;
+
+/// How a run ended, before the engine has decided what becomes of its row.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) verdict: Verdict,
+    /// The carry to store, when the verdict stores one.
+    pub(crate) carry: Option<Json>,
+    pub(crate) attachment: Option<Json>,
+    /// What could not be stored as the handler wanted it.
+    pub(crate) degraded: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Completed {
+        note: Option<String>,
+    },
+    Paused {
+        resume_in: Duration,
+        note: Option<String>,
+    },
+    Failed {
+        message: String,
+        permanent: bool,
+    },
+    /// The text says "panicked: …".
+    Panicked(String),
+    /// Payload or carry could not be decoded.
+    Undecodable(String),
+    /// The future was dropped because the engine asked for it.
+    Aborted,
+    /// The run was taken back before its handler started.
+    NotStarted,
+    /// The spawner threw the run away.
+    Discarded,
+}
+
+impl Report {
+    pub(crate) fn new(verdict: Verdict) -> Self {
+        Self { verdict, carry: None, attachment: None, degraded: None }
+    }
+}
+
+/// What became of a worker's jobs, from its start to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Runs whose own result was stored: completed, paused, retried or dead.
+    pub settled: u64,
+    /// Runs given back without a failure because the worker was stopping.
+    pub released: u64,
+    /// Runs that were stopped by their time-out and stored as failures.
+    pub timed_out: u64,
+    /// Results that came after the claim was lost, and were discarded.
+    pub late: u64,
+    /// Jobs whose rows are still claimed by this worker; they are recovered when their leases run out.
+    pub left_claimed: Vec<LeftClaimed>,
+}
+
+/// A job that a stopped worker could neither settle nor release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftClaimed {
+    /// The job.
+    pub job: JobId,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Why it was left.
+    pub reason: LeftReason,
+}
+
+/// Why a stopped worker left a row claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeftReason {
+    /// The handler did not stop when it was told to, so its job was not given to anybody else.
+    NotStopped,
+    /// The handler ended, but the server did not take its result in time.
+    NotStored,
+}

@@ -1,0 +1,68 @@
+//! The two halves of a run that are the same on a thread and in a future: decoding the job before the handler, and
+//! turning what the handler returned into a report after it.
+//!
+//! Both call user code, so both are called inside the panic boundary.
+#![deny(clippy::disallowed_methods)]
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::to_raw_value;
+
+use crate::cancellation::CancellationToken;
+use crate::context::Facts;
+use crate::job::{ClaimedJob, Json};
+use crate::report::{Report, Verdict};
+use crate::{Context, Outcome, Task, TaskError};
+
+/// A decoded job.
+pub(crate) struct Prepared<T: Task> {
+    pub(crate) task: T,
+    pub(crate) context: Context<T::Carry>,
+}
+
+/// Decodes payload and carry.
+pub(crate) fn prepare<T: Task>(job: &ClaimedJob, token: CancellationToken) -> Result<Prepared<T>, Report> {
+    let task = decode("payload", &job.payload)?;
+    let carry = match &job.carry {
+        Some(json) => decode("carry", json)?,
+        None => T::Carry::default(),
+    };
+    let facts = Facts {
+        id: job.id,
+        kind: T::KIND,
+        priority: job.priority,
+        created_at: job.created_at,
+        visible_at: job.visible_at,
+        failure_count: job.failure_count,
+    };
+    Ok(Prepared { task, context: Context::new(facts, token, carry) })
+}
+
+fn decode<D: DeserializeOwned>(what: &str, json: &Json) -> Result<D, Report> {
+    serde_json::from_str(json.get())
+        .map_err(|error| Report::new(Verdict::Undecodable(format!("cannot decode the {what}: {error}"))))
+}
+
+/// Turns what a handler returned into a report.
+pub(crate) fn conclude<C: Serialize>(context: Context<C>, result: Result<Outcome, TaskError>) -> Report {
+    let (_, carry, attachment) = context.into_parts();
+    let mut report = Report::new(match result {
+        Ok(Outcome::Completed { note }) => Verdict::Completed { note },
+        Ok(Outcome::Pause { resume_in, note }) => Verdict::Paused { resume_in, note },
+        Err(error) => Verdict::Failed { message: error.to_string(), permanent: error.is_permanent() },
+    });
+    report.attachment = attachment;
+    if stores_carry(&report.verdict) {
+        match to_raw_value(&carry) {
+            Ok(json) => report.carry = Some(json),
+            Err(error) => {
+                report.degraded = Some(format!("the carry cannot be written as JSON ({error}); the stored one was kept"));
+            }
+        }
+    }
+    report
+}
+
+fn stores_carry(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Paused { .. } | Verdict::Failed { permanent: false, .. })
+}

@@ -1,0 +1,33 @@
+-- survey: what is there to do, and when? Asked before a worker goes to sleep.
+--   $1 kinds text[]  those below their cap
+--   $2 worker text
+--   $3 look_back float8    seconds (as stale.sql), for due and stale
+-- Rows: one: ready bool   one of these kinds is claimable now
+--   due bool              a scheduled one is due already: promote
+--   stale bool            a claim of another worker has run out: recover
+--   next_due float8       seconds until the next scheduled one is due (NULL: none)
+--   next_expiry float8    seconds until the next lease of another worker ends (NULL: none)
+-- Locks: none.  Index: live_ready, live_scheduled (two probes), live_lease (two probes).
+SELECT EXISTS (
+         SELECT 1 FROM unnest($1::text[]) k (kind)
+         CROSS JOIN LATERAL (
+           SELECT 1 FROM {schema}.live r WHERE r.state = 0 AND r.kind = k.kind
+           ORDER BY r.kind, r.priority, r.created_at, r.id LIMIT 1) r) AS ready,
+       EXISTS (
+         SELECT 1 FROM unnest($1::text[]) k (kind)
+         CROSS JOIN LATERAL (
+           SELECT 1 FROM {schema}.live s
+           WHERE s.state = 1 AND s.kind = k.kind
+             AND s.visible_at >= now() - make_interval(secs => $3::float8) AND s.visible_at <= now()
+           ORDER BY s.kind, s.visible_at LIMIT 1) s) AS due,
+       EXISTS (
+         SELECT 1 FROM {schema}.live s
+         WHERE s.state = 2 AND s.claim_expires_at < now()
+           AND s.claim_expires_at >= now() - make_interval(secs => $3::float8) AND s.claimed_by <> $2::text) AS stale,
+       (SELECT min(extract(epoch FROM n.visible_at) - extract(epoch FROM now()))::float8 FROM unnest($1::text[]) k (kind)
+        CROSS JOIN LATERAL (
+          SELECT s.visible_at FROM {schema}.live s WHERE s.state = 1 AND s.kind = k.kind AND s.visible_at > now()
+          ORDER BY s.kind, s.visible_at LIMIT 1) n) AS next_due,
+       (SELECT (extract(epoch FROM s.claim_expires_at) - extract(epoch FROM now()))::float8 FROM {schema}.live s
+        WHERE s.state = 2 AND s.claim_expires_at >= now() AND s.claimed_by <> $2::text
+        ORDER BY s.claim_expires_at LIMIT 1) AS next_expiry

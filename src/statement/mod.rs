@@ -1,0 +1,145 @@
+//! The conversation with the database: text, typed parameters and row decoding of each statement, once for both
+//! front-ends. What a statement does is told at the head of its file in `src/sql`.
+#![deny(clippy::disallowed_methods)]
+
+mod reply;
+mod request;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+pub(crate) use reply::{ClaimReply, Malformed, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply};
+pub(crate) use request::{
+    Claim, Ending, Enqueue, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement, Stale, Survey,
+};
+pub(crate) use text::{Text, Texts, render};
+
+/// What each own connection sends first, as one simple query.
+///
+/// The statements are written for one plan, which holds on an empty, never analysed table as well as on a large one;
+/// and a role or a database may carry defaults that would break the queue (isolation, read-only, time-outs). All of
+/// these settings exist in PostgreSQL 14 to 18, and every role may set them.
+pub(crate) const SESSION: &str = "\
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+SET jit = off;
+SET statement_timeout = '10s';
+SET lock_timeout = '5s';
+SET idle_in_transaction_session_timeout = '60s';
+SET idle_session_timeout = 0;
+SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off;
+SET search_path = pg_catalog;
+SET client_min_messages = warning";
+
+pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
+
+/// One text and its parameters.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) text: Text,
+    pub(crate) params: Vec<Param>,
+}
+
+/// What the engine or a queue wants from the database.
+#[derive(Debug)]
+pub(crate) enum Statement {
+    /// Settle, then claim, as one transaction when both are there.
+    Exchange {
+        settle: Option<Settle>,
+        claim: Option<Claim>,
+    },
+    Stale(Stale),
+    Recover(Recover),
+    Promote(Promote),
+    Survey(Survey),
+    Renew(Renew),
+    Held {
+        worker: Arc<str>,
+    },
+    Enqueue(Enqueue),
+    Notify {
+        channel: String,
+        payload: String,
+    },
+    Check,
+    Listen,
+}
+
+impl Statement {
+    /// What to send, in this order; more than one: as one transaction.
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        let one = |text, params| vec![Command { text, params }];
+        match self {
+            Self::Exchange { settle, claim } => exchange(settle.as_ref(), claim.as_ref()),
+            Self::Stale(stale) => one(Text::Stale, stale.params()),
+            Self::Recover(recover) => one(Text::Recover, recover.params()),
+            Self::Promote(promote) => one(Text::Promote, promote.params()),
+            Self::Survey(survey) => one(Text::Survey, survey.params()),
+            Self::Renew(renew) => one(Text::Renew, renew.params()),
+            Self::Held { worker } => one(Text::Held, vec![Box::new(worker.to_string())]),
+            Self::Enqueue(enqueue) => one(Text::Enqueue, enqueue.params()),
+            Self::Notify { channel, payload } => {
+                one(Text::Notify, vec![Box::new(channel.clone()), Box::new(payload.clone())])
+            }
+            Self::Check => one(Text::Check, Vec::new()),
+            Self::Listen => one(Text::Listen, Vec::new()),
+        }
+    }
+
+    /// Makes sense of the rows: one list per command, in the same order.
+    pub(crate) fn read(&self, results: &[Vec<Row>]) -> Result<Reply, ReadError> {
+        if let Self::Exchange { settle, claim } = self {
+            return reply::exchange(settle.is_some(), claim.is_some(), results);
+        }
+        let [rows] = results else {
+            return Err(ReadError::new(format!("{} results of one command", results.len())));
+        };
+        match self {
+            Self::Exchange { .. } | Self::Notify { .. } | Self::Listen => Ok(Reply::Done),
+            Self::Stale(_) => reply::stale(rows),
+            Self::Recover(_) => reply::recovered(rows),
+            Self::Promote(_) => reply::promoted(rows),
+            Self::Survey(_) => reply::survey(rows),
+            Self::Renew(_) => reply::renewed(rows),
+            Self::Held { .. } => reply::held(rows),
+            Self::Enqueue(enqueue) => reply::enqueued(enqueue.rows.len(), rows),
+            Self::Check => reply::version(rows),
+        }
+    }
+
+    /// For log lines.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Exchange { settle: Some(_), claim: Some(_) } => "exchange",
+            Self::Exchange { settle: Some(_), claim: None } => "settle",
+            Self::Exchange { settle: None, .. } => "claim",
+            Self::Stale(_) => "stale",
+            Self::Recover(_) => "recover",
+            Self::Promote(_) => "promote",
+            Self::Survey(_) => "survey",
+            Self::Renew(_) => "renew",
+            Self::Held { .. } => "held",
+            Self::Enqueue(_) => "enqueue",
+            Self::Notify { .. } => "notify",
+            Self::Check => "check",
+            Self::Listen => "listen",
+        }
+    }
+}
+
+/// The settlement first: the claim then sees its slots' jobs gone, and what came back ready.
+fn exchange(settle: Option<&Settle>, claim: Option<&Claim>) -> Vec<Command> {
+    let settle = settle.map(|settle| Command { text: Text::Settle, params: settle.params() });
+    let claim = claim.map(|claim| Command { text: Text::Claim, params: claim.params() });
+    settle.into_iter().chain(claim).collect()
+}

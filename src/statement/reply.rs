@@ -1,0 +1,276 @@
+//! What comes back, parsed: each stored invariant is checked again here, and a row that breaks one never fails its
+//! neighbours.
+#![deny(clippy::disallowed_methods)]
+
+use std::fmt;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Json as AsJson};
+
+use crate::Priority;
+use crate::job::{ClaimedJob, Json, RunId};
+use crate::text::chain;
+
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Exchange {
+        settled: Vec<(RunId, Settled)>,
+        claim: Option<ClaimReply>,
+    },
+    Stale(Vec<StaleRow>),
+    Recovered(Vec<Recovered>),
+    Promoted {
+        promoted: u64,
+        more_due: bool,
+        /// Seconds from now.
+        next_due: Option<f64>,
+    },
+    Survey(SurveyReply),
+    /// With whether the job is to be cancelled.
+    Renewed(Vec<(RunId, bool)>),
+    Held(Vec<RunId>),
+    /// In the order of the request.
+    Enqueued(Vec<i64>),
+    Version {
+        version: i32,
+        compatible_from: i32,
+    },
+    Done,
+}
+
+/// What became of one result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Settled {
+    Accepted,
+    /// The claim is not ours any more, and the result was never stored.
+    Refused,
+    /// Still ours, but somebody else holds the row: again later.
+    Busy,
+    /// An earlier attempt, whose reply was lost, had stored it.
+    Landed,
+}
+
+#[derive(Debug)]
+pub(crate) struct ClaimReply {
+    /// By priority, age and id.
+    pub(crate) jobs: Vec<ClaimedJob>,
+    pub(crate) malformed: Vec<Malformed>,
+    /// Candidates seen; 0 when nothing was claimed, whatever was seen.
+    pub(crate) looked: u64,
+    /// A claim of another worker has run out. `false` when nothing was claimed, whatever is the case.
+    pub(crate) stale: bool,
+}
+
+/// A claimed row that cannot be handed to a handler.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    pub(crate) id: RunId,
+    pub(crate) kind: String,
+    pub(crate) why: String,
+    pub(crate) failure_count: i32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StaleRow {
+    pub(crate) id: RunId,
+    pub(crate) kind: String,
+    /// Without the failure that the lost claim is.
+    pub(crate) failure_count: i32,
+    pub(crate) claimed_by: String,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Recovered {
+    pub(crate) job: i64,
+    pub(crate) kind: String,
+    pub(crate) dead: bool,
+    /// Seconds.
+    pub(crate) delay: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SurveyReply {
+    pub(crate) ready: bool,
+    pub(crate) due: bool,
+    pub(crate) stale: bool,
+    /// Seconds from now.
+    pub(crate) next_due: Option<f64>,
+    /// Seconds from now.
+    pub(crate) next_expiry: Option<f64>,
+}
+
+/// The server's answer is not what the statement asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ReadError(String);
+
+impl ReadError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unexpected reply: {}", self.0)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+pub(super) fn exchange(settles: bool, claims: bool, results: &[Vec<Row>]) -> Result<Reply, ReadError> {
+    let (settle, claim) = match (settles, claims, results) {
+        (true, true, [settle, claim]) => (Some(settle), Some(claim)),
+        (true, false, [settle]) => (Some(settle), None),
+        (false, true, [claim]) => (None, Some(claim)),
+        (false, false, []) => (None, None),
+        _ => return Err(ReadError::new(format!("{} results of an exchange", results.len()))),
+    };
+    let settled = settle.map_or(Ok(Vec::new()), |rows| each(rows, settled))?;
+    Ok(Reply::Exchange { settled, claim: claim.map(|rows| claimed(rows)) })
+}
+
+fn settled(row: &Row) -> Result<(RunId, Settled), ReadError> {
+    let answer = match get::<i16>(row, "answer")? {
+        0 => Settled::Accepted,
+        1 => Settled::Refused,
+        2 => Settled::Busy,
+        3 => Settled::Landed,
+        other => return Err(ReadError::new(format!("answer {other} of a settlement"))),
+    };
+    Ok((RunId { job: get(row, "job")?, run: get(row, "run")? }, answer))
+}
+
+fn claimed(rows: &[Row]) -> ClaimReply {
+    let mut reply = ClaimReply { jobs: Vec::with_capacity(rows.len()), malformed: Vec::new(), looked: 0, stale: false };
+    for row in rows {
+        reply.looked = reply.looked.max(count(row, "looked").unwrap_or(0));
+        reply.stale |= get(row, "stale").unwrap_or(false);
+        let id = match run_id(row) {
+            Ok(id) => id,
+            Err(error) => {
+                log::warn!("a claimed row is left to recovery, for its number cannot be read: {error}");
+                continue;
+            }
+        };
+        match claimed_job(id, row) {
+            Ok(job) => reply.jobs.push(job),
+            Err(error) => reply.malformed.push(malformed(id, row, error)),
+        }
+    }
+    reply.jobs.sort_by_key(|job| (job.priority, job.created_at, job.id));
+    reply
+}
+
+fn claimed_job(id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {
+    let code: i16 = get(row, "priority")?;
+    let payload: Option<AsJson<Json>> = get(row, "payload")?;
+    let carry: Option<AsJson<Json>> = get(row, "carry")?;
+    Ok(ClaimedJob {
+        id,
+        kind: get(row, "kind")?,
+        priority: Priority::from_code(code).ok_or_else(|| ReadError::new(format!("the priority {code}")))?,
+        created_at: get(row, "created_at")?,
+        visible_at: get(row, "visible_at")?,
+        failure_count: get(row, "failure_count")?,
+        payload: payload.ok_or_else(|| ReadError::new("there is no payload"))?.0,
+        carry: carry.map(|carry| carry.0),
+    })
+}
+
+fn malformed(id: RunId, row: &Row, error: ReadError) -> Malformed {
+    let kind = get(row, "kind").unwrap_or_default();
+    Malformed { id, kind, why: error.0, failure_count: get(row, "failure_count").unwrap_or_default() }
+}
+
+pub(super) fn stale(rows: &[Row]) -> Result<Reply, ReadError> {
+    let read = |row: &Row| {
+        Ok(StaleRow {
+            id: run_id(row)?,
+            kind: get(row, "kind")?,
+            failure_count: get(row, "failure_count")?,
+            claimed_by: get(row, "claimed_by")?,
+        })
+    };
+    Ok(Reply::Stale(each(rows, read)?))
+}
+
+pub(super) fn recovered(rows: &[Row]) -> Result<Reply, ReadError> {
+    let read = |row: &Row| {
+        Ok(Recovered {
+            job: get(row, "id")?,
+            kind: get(row, "kind")?,
+            dead: get(row, "dead")?,
+            delay: get(row, "delay")?,
+        })
+    };
+    Ok(Reply::Recovered(each(rows, read)?))
+}
+
+pub(super) fn promoted(rows: &[Row]) -> Result<Reply, ReadError> {
+    let row = only(rows)?;
+    Ok(Reply::Promoted {
+        promoted: count(row, "promoted")?,
+        more_due: get(row, "more_due")?,
+        next_due: seconds(row, "next_due")?,
+    })
+}
+
+pub(super) fn survey(rows: &[Row]) -> Result<Reply, ReadError> {
+    let row = only(rows)?;
+    Ok(Reply::Survey(SurveyReply {
+        ready: get(row, "ready")?,
+        due: get(row, "due")?,
+        stale: get(row, "stale")?,
+        next_due: seconds(row, "next_due")?,
+        next_expiry: seconds(row, "next_expiry")?,
+    }))
+}
+
+pub(super) fn renewed(rows: &[Row]) -> Result<Reply, ReadError> {
+    Ok(Reply::Renewed(each(rows, |row| Ok((run_id(row)?, get(row, "cancel_requested")?)))?))
+}
+
+pub(super) fn held(rows: &[Row]) -> Result<Reply, ReadError> {
+    Ok(Reply::Held(each(rows, run_id)?))
+}
+
+pub(super) fn enqueued(asked: usize, rows: &[Row]) -> Result<Reply, ReadError> {
+    if rows.len() != asked {
+        return Err(ReadError::new(format!("{} numbers for {asked} new jobs", rows.len())));
+    }
+    Ok(Reply::Enqueued(each(rows, |row| get(row, "id"))?))
+}
+
+pub(super) fn version(rows: &[Row]) -> Result<Reply, ReadError> {
+    let row = only(rows)?;
+    Ok(Reply::Version { version: get(row, "version")?, compatible_from: get(row, "compatible_from")? })
+}
+
+fn each<T>(rows: &[Row], read: impl Fn(&Row) -> Result<T, ReadError>) -> Result<Vec<T>, ReadError> {
+    rows.iter().map(read).collect()
+}
+
+fn only(rows: &[Row]) -> Result<&Row, ReadError> {
+    match rows {
+        [row] => Ok(row),
+        _ => Err(ReadError::new(format!("{} rows instead of one", rows.len()))),
+    }
+}
+
+fn run_id(row: &Row) -> Result<RunId, ReadError> {
+    Ok(RunId { job: get(row, "id")?, run: get(row, "run_count")? })
+}
+
+fn count(row: &Row, name: &str) -> Result<u64, ReadError> {
+    let count: i64 = get(row, name)?;
+    u64::try_from(count).map_err(|_| ReadError::new(format!("{name} is {count}")))
+}
+
+/// `infinity` is an instant that never comes, so there is nothing to wait for.
+fn seconds(row: &Row, name: &str) -> Result<Option<f64>, ReadError> {
+    Ok(get::<Option<f64>>(row, name)?.filter(|seconds| seconds.is_finite()))
+}
+
+fn get<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, ReadError> {
+    row.try_get(name).map_err(|error| ReadError::new(format!("{name}: {}", chain(&error))))
+}

@@ -1,0 +1,261 @@
+//! What is asked, and how it becomes parameters: one array per column, so that a statement takes any number of rows.
+#![deny(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+
+use tokio_postgres::types::Json as AsJson;
+
+use crate::Priority;
+use crate::job::{Json, RunId};
+use crate::limits::MAX_DELAY;
+
+use super::Param;
+
+/// How a run's row goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ending {
+    Completed,
+    Dead,
+    Cancelled,
+    Retried,
+    Paused,
+    Released,
+}
+
+impl Ending {
+    /// The number that `finished.outcome` and `journal.event` hold.
+    pub(crate) fn code(self) -> i16 {
+        match self {
+            Self::Completed => 3,
+            Self::Dead => 4,
+            Self::Cancelled => 5,
+            Self::Retried => 6,
+            Self::Paused => 7,
+            Self::Released => 8,
+        }
+    }
+
+    /// The word that the views show.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+            Self::Retried => "retried",
+            Self::Paused => "paused",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// Up to `want` jobs of these kinds. `kinds`, `leases` and `room` go together.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) worker: Arc<str>,
+    pub(crate) kinds: Vec<&'static str>,
+    /// Seconds.
+    pub(crate) leases: Vec<f64>,
+    /// How many more of each kind may be taken.
+    pub(crate) room: Vec<i32>,
+    /// The most urgent priority that is taken, as its code; 0 takes all.
+    pub(crate) floor: i32,
+    pub(crate) want: i32,
+    /// How much deeper to look than `want`.
+    pub(crate) spare: i32,
+    /// Seconds.
+    pub(crate) look_back: f64,
+    /// Jobs to leave alone, because an earlier run of theirs is still going here.
+    pub(crate) skip: Vec<i64>,
+}
+
+impl Claim {
+    pub(super) fn params(&self) -> Vec<Param> {
+        debug_assert!(
+            self.kinds.len() == self.leases.len() && self.kinds.len() == self.room.len(),
+            "each kind has its lease and its room"
+        );
+        vec![
+            Box::new(self.worker.to_string()),
+            Box::new(self.leases.iter().copied().map(seconds).collect::<Vec<_>>()),
+            Box::new(self.kinds.clone()),
+            Box::new(self.room.clone()),
+            Box::new(self.floor),
+            Box::new(self.want),
+            Box::new(self.spare),
+            Box::new(seconds(self.look_back)),
+            Box::new(self.skip.clone()),
+        ]
+    }
+}
+
+/// Results of runs of one worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Settle {
+    pub(crate) worker: Arc<str>,
+    pub(crate) rows: Vec<Settlement>,
+}
+
+/// What became of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settlement {
+    pub(crate) id: RunId,
+    pub(crate) outcome: Ending,
+    /// Seconds until it may run again; for retried and paused.
+    pub(crate) delay: f64,
+    pub(crate) note: Option<String>,
+    pub(crate) attachment: Option<Json>,
+    /// `None`: the stored one stays.
+    pub(crate) carry: Option<Json>,
+}
+
+impl Settle {
+    /// Rows are locked in the order in which they come, so they go in the order of their ids.
+    pub(super) fn params(&self) -> Vec<Param> {
+        let mut rows: Vec<&Settlement> = self.rows.iter().collect();
+        rows.sort_by_key(|row| row.id);
+        vec![
+            Box::new(self.worker.to_string()),
+            column(&rows, |row| row.id.job),
+            column(&rows, |row| row.id.run),
+            column(&rows, |row| row.outcome.code()),
+            column(&rows, |row| seconds(row.delay)),
+            column(&rows, |row| row.note.clone()),
+            column(&rows, |row| row.attachment.clone().map(AsJson)),
+            column(&rows, |row| row.carry.clone().map(AsJson)),
+        ]
+    }
+}
+
+/// Claims of other workers that have run out.
+#[derive(Clone, Debug)]
+pub(crate) struct Stale {
+    pub(crate) worker: Arc<str>,
+    /// Seconds.
+    pub(crate) look_back: f64,
+    pub(crate) most: i32,
+}
+
+impl Stale {
+    pub(super) fn params(&self) -> Vec<Param> {
+        vec![Box::new(seconds(self.look_back)), Box::new(self.most), Box::new(self.worker.to_string())]
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Recover {
+    pub(crate) rows: Vec<Recovery>,
+}
+
+/// What is to become of one claim that has run out.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) id: RunId,
+    /// By whom it was claimed when it was found.
+    pub(crate) claimed_by: String,
+    pub(crate) dead: bool,
+    /// Seconds until it may run again.
+    pub(crate) delay: f64,
+}
+
+impl Recover {
+    pub(super) fn params(&self) -> Vec<Param> {
+        let mut rows: Vec<&Recovery> = self.rows.iter().collect();
+        rows.sort_by_key(|row| row.id);
+        vec![
+            column(&rows, |row| row.id.job),
+            column(&rows, |row| row.id.run),
+            column(&rows, |row| row.claimed_by.clone()),
+            column(&rows, |row| row.dead),
+            column(&rows, |row| seconds(row.delay)),
+        ]
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Promote {
+    pub(crate) kinds: Vec<&'static str>,
+    /// Seconds.
+    pub(crate) look_back: f64,
+    /// Rows per kind.
+    pub(crate) most: i32,
+}
+
+impl Promote {
+    pub(super) fn params(&self) -> Vec<Param> {
+        vec![Box::new(self.kinds.clone()), Box::new(seconds(self.look_back)), Box::new(self.most)]
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Survey {
+    pub(crate) kinds: Vec<&'static str>,
+    pub(crate) worker: Arc<str>,
+    /// Seconds.
+    pub(crate) look_back: f64,
+}
+
+impl Survey {
+    pub(super) fn params(&self) -> Vec<Param> {
+        vec![Box::new(self.kinds.clone()), Box::new(self.worker.to_string()), Box::new(seconds(self.look_back))]
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Renew {
+    pub(crate) worker: Arc<str>,
+    /// With the lease from now on, in seconds.
+    pub(crate) rows: Vec<(RunId, f64)>,
+}
+
+impl Renew {
+    pub(super) fn params(&self) -> Vec<Param> {
+        let mut rows: Vec<&(RunId, f64)> = self.rows.iter().collect();
+        rows.sort_by_key(|(id, _)| *id);
+        vec![
+            Box::new(self.worker.to_string()),
+            column(&rows, |(id, _)| id.job),
+            column(&rows, |(id, _)| id.run),
+            column(&rows, |(_, lease)| seconds(*lease)),
+        ]
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Enqueue {
+    pub(crate) rows: Vec<NewJob>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct NewJob {
+    pub(crate) kind: String,
+    pub(crate) priority: Priority,
+    pub(crate) payload: Json,
+    pub(crate) dedup_key: Option<String>,
+    /// Seconds from now; 0: ready at once.
+    pub(crate) delay: f64,
+}
+
+impl Enqueue {
+    pub(super) fn params(&self) -> Vec<Param> {
+        let rows: Vec<&NewJob> = self.rows.iter().collect();
+        vec![
+            column(&rows, |row| row.kind.clone()),
+            column(&rows, |row| row.priority.code()),
+            column(&rows, |row| AsJson(row.payload.clone())),
+            column(&rows, |row| row.dedup_key.clone()),
+            column(&rows, |row| seconds(row.delay)),
+        ]
+    }
+}
+
+fn column<R, T>(rows: &[&R], value: impl Fn(&R) -> T) -> Param
+where
+    Vec<T>: tokio_postgres::types::ToSql + Send + Sync + 'static,
+{
+    Box::new(rows.iter().map(|row| value(row)).collect::<Vec<T>>())
+}
+
+/// Within what an interval takes and a sum with `now()` can bear: a statement must not fail for an absurd number.
+fn seconds(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, MAX_DELAY.as_secs_f64()) }
+}

@@ -1,0 +1,111 @@
+//! Leases that are extended, and claims that are looked up.
+
+use super::*;
+
+fn renew(db: &mut Db, worker: &str, runs: &[RunId]) -> Vec<(RunId, bool)> {
+    let rows = runs.iter().map(|run| (*run, 500.0)).collect();
+    match db.ask(&Statement::Renew(Renew { worker: worker.into(), rows })) {
+        Reply::Renewed(rows) => rows,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_renewal_extends_the_leases_of_its_own_runs_only() {
+    let mut db = Db::new();
+    let (mine, others) = (db.claimed_one(ME), db.claimed_one(OTHER));
+    let earlier = RunId { run: 0, ..mine };
+    assert_eq!(renew(&mut db, ME, &[others, earlier]), []);
+    assert_eq!(renew(&mut db, ME, &[others, mine]), [(mine, false)]);
+    let sql = "SELECT claimed_by FROM {schema}.live WHERE claim_expires_at > now() + interval '400 s'";
+    assert_eq!(db.value::<String>(sql), ME);
+}
+
+#[test]
+fn an_expired_claim_that_nobody_has_taken_can_still_be_renewed() {
+    let mut db = Db::new();
+    let run = db.claimed_one(ME);
+    db.expire();
+    assert_eq!(renew(&mut db, ME, &[run]), [(run, false)]);
+}
+
+#[test]
+fn a_renewal_tells_which_jobs_are_to_be_cancelled() {
+    let mut db = Db::new();
+    let (first, second) = (db.claimed_one(ME), db.claimed_one(ME));
+    db.request_cancel(second.job);
+    let mut rows = renew(&mut db, ME, &[second, first]);
+    rows.sort_unstable();
+    assert_eq!(rows, [(first, false), (second, true)]);
+}
+
+#[test]
+fn a_renewal_never_waits_for_a_locked_row() {
+    let mut db = Db::new();
+    let (locked, free) = (db.claimed_one(ME), db.claimed_one(ME));
+    let mut second = session();
+    let mut open = second.transaction().unwrap();
+    open.batch_execute(&db.render(&format!("SELECT 1 FROM {{schema}}.live WHERE id = {} FOR UPDATE", locked.job)))
+        .unwrap();
+    assert_eq!(renew(&mut db, ME, &[locked, free]), [(free, false)]);
+}
+
+#[test]
+fn a_worker_can_ask_what_it_holds() {
+    let mut db = Db::new();
+    let (first, second) = (db.claimed_one(ME), db.claimed_one(ME));
+    db.claimed_one(OTHER);
+    db.settle_one(ME, bare(first, Ending::Completed));
+    let reply = db.ask(&Statement::Held { worker: ME.into() });
+    assert!(matches!(&reply, Reply::Held(rows) if *rows == [second]), "{reply:?}");
+}
+
+#[test]
+fn renewals_and_settlements_of_the_same_rows_never_deadlock() {
+    const ROUNDS: usize = 40;
+    let mut db = Db::new();
+    db.enqueue(vec![job("a"); 64]);
+    let runs: Vec<RunId> = db.claim(claim(ME)).jobs.iter().map(|job| job.id).collect();
+    let texts = db.texts.clone();
+    std::thread::scope(|scope| {
+        let renewals = scope.spawn(|| renew_all(&texts, &runs, ROUNDS));
+        let settled = settle_all(&mut db, &runs, ROUNDS);
+        assert_eq!(renewals.join().unwrap(), 0, "errors of renewals");
+        assert_eq!(settled, runs.len() * ROUNDS);
+    });
+}
+
+/// Backwards, so that whatever locks in the order of the input would meet the settlements head-on.
+fn renew_all(texts: &Texts, runs: &[RunId], rounds: usize) -> usize {
+    let mut client = session();
+    let sql = client.prepare(texts.sql(Text::Renew)).unwrap();
+    let ids: Vec<i64> = runs.iter().rev().map(|run| run.job).collect();
+    (0..rounds * 4)
+        .filter(|round| {
+            let run = i32::try_from(round / 4).unwrap() + 1;
+            let (runs, leases) = (vec![run; ids.len()], vec![60.0; ids.len()]);
+            client.query(&sql, &[&ME, &ids, &runs, &leases]).is_err()
+        })
+        .count()
+}
+
+/// Pauses and reclaims all runs, round by round, and counts what was accepted; a busy row is sent again.
+fn settle_all(db: &mut Db, runs: &[RunId], rounds: usize) -> usize {
+    let mut accepted = 0;
+    let mut current = runs.to_vec();
+    for _ in 0..rounds {
+        let mut left = current.clone();
+        while !left.is_empty() {
+            let answers = db.settle(ME, left.iter().map(|run| bare(*run, Ending::Paused)).collect());
+            assert!(
+                answers.iter().all(|(_, answer)| matches!(answer, Settled::Accepted | Settled::Busy)),
+                "{answers:?}"
+            );
+            accepted += answers.iter().filter(|(_, answer)| *answer == Settled::Accepted).count();
+            left = answers.iter().filter(|(_, answer)| *answer == Settled::Busy).map(|(id, _)| *id).collect();
+        }
+        current = db.claim(claim(ME)).jobs.iter().map(|job| job.id).collect();
+        assert_eq!(current.len(), runs.len());
+    }
+    accepted
+}

@@ -1,0 +1,136 @@
+//! That texts, files and parameters belong together.
+
+use std::collections::BTreeSet;
+
+use tokio_postgres::types::private::BytesMut;
+
+use super::*;
+
+/// One statement per text at least, with rows in it.
+fn samples() -> Vec<Statement> {
+    let id = RunId { job: 1, run: 1 };
+    let worker: Arc<str> = ME.into();
+    vec![
+        Statement::Exchange {
+            settle: Some(Settle {
+                worker: worker.clone(),
+                rows: vec![full_settlement(id), bare(id, Ending::Completed)],
+            }),
+            claim: Some(Claim { skip: vec![1], ..claim(ME) }),
+        },
+        Statement::Stale(Stale { worker: worker.clone(), look_back: 1.0, most: 1 }),
+        Statement::Recover(Recover { rows: vec![Recovery { id, claimed_by: OTHER.into(), dead: false, delay: 1.0 }] }),
+        Statement::Promote(Promote { kinds: vec!["a"], look_back: 1.0, most: 1 }),
+        Statement::Survey(Survey { kinds: vec!["a"], worker: worker.clone(), look_back: 1.0 }),
+        Statement::Renew(Renew { worker: worker.clone(), rows: vec![(id, 60.0)] }),
+        Statement::Held { worker },
+        Statement::Enqueue(Enqueue { rows: vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")] }),
+        Statement::Notify { channel: "c".into(), payload: "p".into() },
+        Statement::Check,
+        Statement::Listen,
+    ]
+}
+
+fn full_settlement(id: RunId) -> Settlement {
+    Settlement {
+        note: Some("note".into()),
+        attachment: Some(json("[1]")),
+        carry: Some(json("2")),
+        ..bare(id, Ending::Retried)
+    }
+}
+
+#[test]
+fn every_text_prepares_and_takes_the_parameters_that_its_command_encodes() {
+    let mut db = Db::new();
+    let mut seen = BTreeSet::new();
+    for command in samples().iter().flat_map(Statement::commands) {
+        let name = command.text.name();
+        let prepared =
+            db.client.prepare(db.texts.sql(command.text)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(prepared.params().len(), command.params.len(), "{name}: the number of parameters");
+        for (nth, (param, ty)) in command.params.iter().zip(prepared.params()).enumerate() {
+            let refusal = param.to_sql_checked(ty, &mut BytesMut::new()).err();
+            assert!(refusal.is_none(), "{name}: ${} is {ty}: {refusal:?}", nth + 1);
+        }
+        seen.insert(name);
+    }
+    assert_eq!(seen.len(), Text::ALL.len(), "each text has a sample: {seen:?}");
+}
+
+#[test]
+fn the_folder_holds_one_file_per_text() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sql");
+    let files: BTreeSet<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap().replace(".sql", ""))
+        .collect();
+    let texts: BTreeSet<String> = Text::ALL.iter().map(|text| text.name().to_owned()).collect();
+    assert_eq!(files, texts);
+}
+
+#[test]
+fn each_head_names_its_text_and_explains_every_parameter() {
+    let texts = Texts::new(&schema_named("s"));
+    for text in Text::ALL {
+        let sql = texts.sql(text);
+        let (head, body): (Vec<&str>, Vec<&str>) = sql.lines().partition(|line| line.starts_with("--"));
+        let (head, body) = (head.join("\n"), body.join("\n"));
+        assert!(head.starts_with(&format!("-- {}: ", text.name())), "{}", text.name());
+        for word in ["Rows", "Locks", "Index"] {
+            assert!(head.contains(word), "{}: {word}", text.name());
+        }
+        for nth in (1..20).filter(|nth| body.contains(&format!("${nth}::")) || body.contains(&format!("${nth})"))) {
+            assert!(head.contains(&format!("${nth} ")), "{}: ${nth}", text.name());
+        }
+        assert!(!body.contains("{schema") && !body.trim_end().ends_with(';'), "{}", text.name());
+    }
+}
+
+#[test]
+fn a_schema_is_spliced_in_once_and_quoted_wherever_it_stands() {
+    let schema = schema_named(r#"a"b'c\d{schema}"#);
+    let quoted = r#""a""b'c\d{schema}""#;
+    assert_eq!(render("{schema}.t {other} {channel}", &schema), format!("{quoted}.t {{other}} {quoted}"));
+    assert_eq!(render("E'{schema_in_text}.s'", &schema), r#"E'"a""b''c\\d{schema}".s'"#);
+    assert_eq!(render("no place } {", &schema), "no place } {");
+}
+
+#[test]
+fn the_session_settings_are_in_force_whatever_the_role_has_set() {
+    let mut client = session();
+    let mut setting =
+        |name: &str| client.query_one("SELECT current_setting($1)", &[&name]).unwrap().get::<_, String>(0);
+    for name in ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "enable_memoize", "jit"]
+    {
+        assert_eq!(setting(name), "off", "{name}");
+    }
+    assert_eq!(setting("plan_cache_mode"), "force_generic_plan");
+    assert_eq!(setting("statement_timeout"), "10s");
+    assert_eq!(setting("lock_timeout"), "5s");
+    assert_eq!(setting("idle_in_transaction_session_timeout"), "1min");
+    assert_eq!(setting("idle_session_timeout"), "0");
+    assert_eq!(setting("default_transaction_isolation"), "read committed");
+    assert_eq!(setting("transaction_read_only"), "off");
+    assert_eq!(setting("search_path"), "pg_catalog");
+}
+
+#[test]
+fn absurd_seconds_are_brought_into_range() {
+    let mut db = Db::new();
+    let claim = Claim { leases: vec![f64::INFINITY, f64::NAN], look_back: f64::MAX, ..claim(ME) };
+    assert!(db.claim(claim).jobs.is_empty());
+    let id = db.enqueue(vec![NewJob { delay: f64::MAX, ..job("a") }])[0];
+    assert!(db.job(id).due_in > 99.0 * 365.0 * 86_400.0);
+}
+
+#[test]
+fn a_reply_that_does_not_fit_its_statement_is_an_error() {
+    let mut db = Db::new();
+    assert!(Statement::Check.read(&[]).is_err());
+    assert!(settlement(ME, Vec::new()).read(&[Vec::new(), Vec::new()]).is_err());
+    let rows = db.rows("SELECT 1 AS version");
+    let error = Statement::Check.read(&[rows]).unwrap_err().to_string();
+    assert!(error.contains("compatible_from"), "{error}");
+    assert!(Statement::Enqueue(Enqueue { rows: vec![job("a")] }).read(&[Vec::new()]).is_err());
+}

@@ -1,0 +1,112 @@
+//! The SQL texts, one file each under `src/sql`, and what they look like for one schema.
+#![deny(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+
+use crate::database::SchemaName;
+
+/// A statement's text, before its schema is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Text {
+    Claim,
+    Settle,
+    Stale,
+    Recover,
+    Promote,
+    Survey,
+    Renew,
+    Held,
+    Enqueue,
+    Notify,
+    Check,
+    Listen,
+}
+
+impl Text {
+    /// In the order of the variants.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Claim,
+        Self::Settle,
+        Self::Stale,
+        Self::Recover,
+        Self::Promote,
+        Self::Survey,
+        Self::Renew,
+        Self::Held,
+        Self::Enqueue,
+        Self::Notify,
+        Self::Check,
+        Self::Listen,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Settle => "settle",
+            Self::Stale => "stale",
+            Self::Recover => "recover",
+            Self::Promote => "promote",
+            Self::Survey => "survey",
+            Self::Renew => "renew",
+            Self::Held => "held",
+            Self::Enqueue => "enqueue",
+            Self::Notify => "notify",
+            Self::Check => "check",
+            Self::Listen => "listen",
+        }
+    }
+
+    fn template(self) -> &'static str {
+        match self {
+            Self::Claim => include_str!("../sql/claim.sql"),
+            Self::Settle => include_str!("../sql/settle.sql"),
+            Self::Stale => include_str!("../sql/stale.sql"),
+            Self::Recover => include_str!("../sql/recover.sql"),
+            Self::Promote => include_str!("../sql/promote.sql"),
+            Self::Survey => include_str!("../sql/survey.sql"),
+            Self::Renew => include_str!("../sql/renew.sql"),
+            Self::Held => include_str!("../sql/held.sql"),
+            Self::Enqueue => include_str!("../sql/enqueue.sql"),
+            Self::Notify => include_str!("../sql/notify.sql"),
+            Self::Check => include_str!("../sql/check.sql"),
+            Self::Listen => include_str!("../sql/listen.sql"),
+        }
+    }
+}
+
+/// All texts, rendered for one schema. A clone shares them.
+#[derive(Clone, Debug)]
+pub(crate) struct Texts(Arc<[String]>);
+
+impl Texts {
+    pub(crate) fn new(schema: &SchemaName) -> Self {
+        Self(Text::ALL.iter().map(|text| render(text.template(), schema)).collect())
+    }
+
+    pub(crate) fn sql(&self, text: Text) -> &str {
+        let sql = self.0.get(text as usize).map_or("", String::as_str);
+        debug_assert!(!sql.is_empty(), "each text is listed in ALL, in the order of the variants: {text:?}");
+        sql
+    }
+}
+
+/// Puts the schema into a template.
+///
+/// `{schema}` and `{channel}` (which is named like the schema) become a quoted identifier; `{schema_in_text}` the same
+/// inside an `E'…'` literal. In one pass, so that a name that looks like a placeholder stays a name.
+pub(crate) fn render(template: &str, schema: &SchemaName) -> String {
+    let quoted = schema.quoted();
+    let in_text = quoted.replace('\\', r"\\").replace('\'', "''");
+    let places = [("schema}", &quoted), ("channel}", &quoted), ("schema_in_text}", &in_text)];
+    let mut sql = String::with_capacity(template.len() + 256);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        sql.push_str(before);
+        let found = places.iter().find_map(|(place, value)| Some((value.as_str(), after.strip_prefix(place)?)));
+        let (value, remaining) = found.unwrap_or(("{", after));
+        sql.push_str(value);
+        rest = remaining;
+    }
+    sql.push_str(rest);
+    sql
+}

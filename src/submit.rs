@@ -1,0 +1,118 @@
+//! A job about to be enqueued.
+#![deny(clippy::disallowed_methods)]
+
+use std::time::Duration;
+
+use serde_json::value::to_raw_value;
+
+use crate::error::{Error, ErrorKind};
+use crate::limits::{MAX_DELAY, MAX_PAYLOAD};
+use crate::panic_boundary::guarded;
+use crate::statement::NewJob;
+use crate::task::check_kind;
+use crate::{JobId, Priority, Task};
+
+/// A task with what its job should differ in from the task's own policy.
+///
+/// Every enqueueing method takes anything that converts into one, so a plain `&task` or `task` will do.
+///
+/// ```
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(Serialize, Deserialize)]
+/// # struct Remind { who: String }
+/// # impl venturi::Task for Remind { const KIND: &'static str = "remind"; type Carry = (); }
+/// use std::time::Duration;
+/// use venturi::{Priority, Submit};
+///
+/// let remind = Remind { who: "Ada".into() };
+/// let job = Submit::new(&remind).delay(Duration::from_secs(60)).priority(Priority::High);
+/// ```
+#[derive(Debug)]
+pub struct Submit<'a, T> {
+    task: Held<'a, T>,
+    delay: Duration,
+    priority: Option<Priority>,
+}
+
+#[derive(Debug)]
+enum Held<'a, T> {
+    Borrowed(&'a T),
+    Owned(T),
+}
+
+impl<'a, T: Task> Submit<'a, T> {
+    /// A job for `task`, due at once, with the task's own priority.
+    pub fn new(task: &'a T) -> Self {
+        task.into()
+    }
+
+    /// Makes the job due after `delay`, by the database's clock; at most 100 years, longer delays are cut.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay.min(MAX_DELAY);
+        self
+    }
+
+    /// Gives the job another priority than [`Task::priority`] says.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// The row to insert.
+    pub(crate) fn into_job(self) -> Result<NewJob, Error> {
+        check_kind(T::KIND)?;
+        let task = match &self.task {
+            Held::Borrowed(task) => *task,
+            Held::Owned(task) => task,
+        };
+        let (payload, priority) = guarded(|| (to_raw_value(task), self.priority.unwrap_or_else(|| task.priority())))
+            .map_err(|panic| Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND)))?;
+        let payload = payload.map_err(|error| {
+            Error::new(ErrorKind::Payload, format!("the task {} cannot be written as JSON", T::KIND))
+                .with_source(error.into())
+        })?;
+        let size = payload.get().len();
+        if size > MAX_PAYLOAD {
+            return Err(Error::new(
+                ErrorKind::Payload,
+                format!(
+                    "the payload of {} has {size} bytes, at most {MAX_PAYLOAD} are stored; store the data elsewhere and enqueue its name",
+                    T::KIND
+                ),
+            ));
+        }
+        Ok(NewJob { kind: T::KIND.into(), priority, payload, dedup_key: None, delay: self.delay.as_secs_f64() })
+    }
+}
+
+impl<'a, T: Task> From<&'a T> for Submit<'a, T> {
+    fn from(task: &'a T) -> Self {
+        Self { task: Held::Borrowed(task), delay: Duration::ZERO, priority: None }
+    }
+}
+
+impl<T: Task> From<T> for Submit<'static, T> {
+    fn from(task: T) -> Self {
+        Self { task: Held::Owned(task), delay: Duration::ZERO, priority: None }
+    }
+}
+
+/// What enqueueing did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Enqueued {
+    /// The job that stands for the task.
+    pub id: JobId,
+    /// How it came to stand for it.
+    pub effect: Effect,
+}
+
+/// How an enqueued task came to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Effect {
+    /// As a new job.
+    Inserted,
+}
