@@ -2,15 +2,20 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::value::to_raw_value;
 
+use crate::answer::{Answer, question};
+use crate::ask::{Ask, Desk};
 use crate::cancellation::{CancelReason, Cancelled, CancellationToken};
+use crate::departure::{Departure, Hold};
 use crate::error::{Error, ErrorKind};
 use crate::job::{Json, RunId};
-use crate::limits::MAX_ATTACHMENT;
+use crate::journal::JournalEntry;
+use crate::limits::{MAX_ATTACHMENT, MAX_HISTORY};
 use crate::{JobId, Priority};
 
 /// What a job's row said when it was claimed.
@@ -24,20 +29,28 @@ pub(crate) struct Facts {
     pub(crate) failure_count: i32,
 }
 
+/// What connects a run with its worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Ties {
+    pub(crate) token: CancellationToken,
+    pub(crate) desk: Arc<dyn Desk>,
+    pub(crate) departure: Departure,
+}
+
 /// One run of one job, as its handler sees it.
 ///
 /// `C` is the task's carry. Changes to the carry are stored when the run ends with a pause or a retryable error, and
-/// discarded when it panics, times out or is released.
+/// discarded when it panics, times out or is released; [`checkpoint`](Self::checkpoint) stores it in between.
 pub struct Context<C> {
     facts: Facts,
-    token: CancellationToken,
+    ties: Ties,
     carry: C,
     attachment: Option<Json>,
 }
 
 impl<C> Context<C> {
-    pub(crate) fn new(facts: Facts, token: CancellationToken, carry: C) -> Self {
-        Self { facts, token, carry, attachment: None }
+    pub(crate) fn new(facts: Facts, ties: Ties, carry: C) -> Self {
+        Self { facts, ties, carry, attachment: None }
     }
 
     /// The job's number.
@@ -122,13 +135,13 @@ impl<C> Context<C> {
     /// Poll it at safe points; returning a pause keeps the carry.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
+        self.ties.token.is_cancelled()
     }
 
     /// Why this run should wind down; `None` while it should not.
     #[must_use]
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        self.token.reason()
+        self.ties.token.reason()
     }
 
     /// Completes when this run should wind down.
@@ -136,17 +149,76 @@ impl<C> Context<C> {
     /// It borrows nothing, so it can be awaited beside work that uses the context.
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
-        self.token.cancelled()
+        self.ties.token.cancelled()
     }
 
     /// The token that is cancelled when this run should wind down, for code that runs beside the handler.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
-        self.token.clone()
+        self.ties.token.clone()
     }
 
-    pub(crate) fn into_parts(self) -> (Facts, C, Option<Json>) {
-        (self.facts, self.carry, self.attachment)
+    /// Asks for the newest `most` entries of this job's journal, oldest first; at most 1,000.
+    ///
+    /// They are read when they are asked for, so a job with a long history starts as fast as any. The entry of this run
+    /// is not among them: it is written when the run ends.
+    ///
+    /// # Errors
+    /// The answer is [`ErrorKind::Unavailable`] when the worker stops before the database could be asked.
+    pub fn history(&self, most: u32) -> Answer<Vec<JournalEntry>> {
+        let (answerer, answer) = question();
+        self.ties.desk.ask(self.facts.id, Ask::History { most: most.min(MAX_HISTORY), answerer });
+        answer
+    }
+
+    /// Keeps this run from having ended until the guard is dropped.
+    ///
+    /// For work that outlives the handler's future, such as a closure on a thread pool: dropping the future does not
+    /// stop it, so without a hold a shutdown or a time-out would put the job back while it is still being worked on.
+    ///
+    /// ```
+    /// # use venturi::{Context, TaskError};
+    /// # async fn unblock<T>(f: impl FnOnce() -> T) -> T { f() }
+    /// async fn resize(context: &Context<()>) -> Result<(), TaskError> {
+    ///     let hold = context.hold();
+    ///     unblock(move || {
+    ///         let _hold = hold;
+    ///         // … work that nobody can interrupt …
+    ///     })
+    ///     .await;
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use = "the run is held only as long as the guard lives"]
+    pub fn hold(&self) -> Hold {
+        self.ties.departure.hold()
+    }
+
+    pub(crate) fn into_parts(self) -> (C, Option<Json>) {
+        (self.carry, self.attachment)
+    }
+}
+
+impl<C: Serialize> Context<C> {
+    /// Stores the carry now, so that the next run starts from it whatever becomes of this one: a crash, a panic, a
+    /// time-out or a lost connection.
+    ///
+    /// The request goes out at once; wait for its answer before doing what the checkpoint must cover.
+    ///
+    /// # Errors
+    /// The answer is [`ErrorKind::Payload`] when the carry cannot be written as JSON, [`ErrorKind::ClaimLost`] when the
+    /// job is not this run's any more, [`ErrorKind::Unavailable`] when the worker stops first.
+    pub fn checkpoint(&self) -> Answer<()> {
+        let carry = match to_raw_value(&self.carry) {
+            Ok(carry) => carry,
+            Err(error) => {
+                let what = "storing a checkpoint: the carry cannot be written as JSON";
+                return Answer::known(Err(Error::new(ErrorKind::Payload, what).with_source(error.into())));
+            }
+        };
+        let (answerer, answer) = question();
+        self.ties.desk.ask(self.facts.id, Ask::Checkpoint { carry, answerer });
+        answer
     }
 }
 

@@ -33,7 +33,9 @@ pub enum ErrorKind {
     NotEnqueued,
     /// The connection was lost before the answer came: the job may or may not have been enqueued.
     Unknown,
-    /// The payload cannot be written as JSON, or is too large.
+    /// The job is not the run's any more: its lease ran out, and somebody else may have it.
+    ClaimLost,
+    /// A payload, carry or attachment cannot be written as JSON, has another shape, or is too large.
     Payload,
     /// The database refused the statement.
     Database,

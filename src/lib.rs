@@ -17,16 +17,20 @@
     allow(rustdoc::broken_intra_doc_links, reason = "a page may name the front-end that is switched off")
 )]
 
+mod answer;
+mod ask;
 mod backoff;
 mod cancellation;
 mod config;
 mod context;
 mod database;
+mod departure;
 mod engine;
 mod error;
 mod fault;
 mod handler;
 mod job;
+mod journal;
 mod knobs;
 mod limits;
 mod link;
@@ -56,13 +60,16 @@ pub mod r#async;
 #[path = "../blocking/mod.rs"]
 pub mod blocking;
 
+pub use answer::Answer;
 pub use backoff::Backoff;
 pub use cancellation::{CancelReason, Cancelled, CancellationToken};
 pub use config::{DecodePolicy, PanicPolicy};
 pub use context::Context;
 pub use database::Database;
+pub use departure::Hold;
 pub use error::{Error, ErrorKind};
 pub use job::JobId;
+pub use journal::{JournalEntry, JournalEvent};
 pub use outcome::{Outcome, TaskError};
 pub use report::{LeftClaimed, LeftReason, ShutdownReport};
 pub use submit::{Effect, Enqueued, Submit};

@@ -10,6 +10,9 @@ pub(crate) const MAX_NOTE: usize = 8_000;
 /// Bytes of an attachment's JSON text.
 pub(crate) const MAX_ATTACHMENT: usize = 64_000;
 
+/// Journal entries that a handler gets at once.
+pub(crate) const MAX_HISTORY: u32 = 1_000;
+
 /// Bytes of a kind: it stands in every row, in an index, and in every notification.
 pub(crate) const MAX_KIND: usize = 100;
 

@@ -351,7 +351,7 @@ impl Producer {
 fn not_enqueued(why: &str, fault: &Fault) -> Error {
     let error = Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"));
     match &fault.source {
-        Some(source) => error.with_source(Box::new(source.clone())),
+        Some(source) => error.with_postgres(source.clone()),
         None => error,
     }
 }

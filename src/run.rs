@@ -8,8 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::to_raw_value;
 
-use crate::cancellation::CancellationToken;
-use crate::context::Facts;
+use crate::context::{Facts, Ties};
 use crate::job::{ClaimedJob, Json};
 use crate::report::{Report, Verdict};
 use crate::{Context, Outcome, Task, TaskError};
@@ -21,7 +20,7 @@ pub(crate) struct Prepared<T: Task> {
 }
 
 /// Decodes payload and carry.
-pub(crate) fn prepare<T: Task>(job: &ClaimedJob, token: CancellationToken) -> Result<Prepared<T>, Report> {
+pub(crate) fn prepare<T: Task>(job: &ClaimedJob, ties: Ties) -> Result<Prepared<T>, Report> {
     let task = decode("payload", &job.payload)?;
     let carry = match &job.carry {
         Some(json) => decode("carry", json)?,
@@ -35,7 +34,7 @@ pub(crate) fn prepare<T: Task>(job: &ClaimedJob, token: CancellationToken) -> Re
         visible_at: job.visible_at,
         failure_count: job.failure_count,
     };
-    Ok(Prepared { task, context: Context::new(facts, token, carry) })
+    Ok(Prepared { task, context: Context::new(facts, ties, carry) })
 }
 
 fn decode<D: DeserializeOwned>(what: &str, json: &Json) -> Result<D, Report> {
@@ -45,7 +44,7 @@ fn decode<D: DeserializeOwned>(what: &str, json: &Json) -> Result<D, Report> {
 
 /// Turns what a handler returned into a report.
 pub(crate) fn conclude<C: Serialize>(context: Context<C>, result: Result<Outcome, TaskError>) -> Report {
-    let (_, carry, attachment) = context.into_parts();
+    let (carry, attachment) = context.into_parts();
     let mut report = Report::new(match result {
         Ok(Outcome::Completed { note }) => Verdict::Completed { note },
         Ok(Outcome::Pause { resume_in, note }) => Verdict::Paused { resume_in, note },

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::purpose::Ask;
+use super::purpose::Wanted;
 use super::runs::Work;
 use super::{Engine, Output, Rules, Start};
 use crate::time::{later, seconds, sooner};
@@ -298,7 +298,7 @@ impl Engine {
     }
 
     /// The claim to send now, if any; `settling` are the finished runs that the same exchange settles.
-    pub(super) fn claim_due(&mut self, now: Instant, settling: &[Settlement]) -> Option<(Claim, Ask)> {
+    pub(super) fn claim_due(&mut self, now: Instant, settling: &[Settlement]) -> Option<(Claim, Wanted)> {
         if !self.claiming.hungry || self.claiming.paused_until.is_some() {
             return None;
         }
@@ -326,7 +326,7 @@ impl Engine {
             look_back: self.claiming.stale_pass.peek_look_back(now),
             skip: self.runs.zombies(),
         };
-        Some((claim, Ask { want, floor, narrowed }))
+        Some((claim, Wanted { want, floor, narrowed }))
     }
 
     /// The kind of the run that this settlement ends, if its handler has stopped.
@@ -359,9 +359,9 @@ impl Engine {
     }
 
     /// Takes in what a claim brought.
-    pub(super) fn claimed(&mut self, now: Instant, ask: &Ask, reply: ClaimReply) {
+    pub(super) fn claimed(&mut self, now: Instant, wanted: &Wanted, reply: ClaimReply) {
         let got = reply.jobs.len() + reply.malformed.len();
-        self.learn_from_claim(now, ask, got, &reply);
+        self.learn_from_claim(now, wanted, got, &reply);
         if got > 0 {
             self.observe(Event::Claimed { count: got });
         }
@@ -373,22 +373,22 @@ impl Engine {
         }
     }
 
-    fn learn_from_claim(&mut self, now: Instant, ask: &Ask, got: usize, reply: &ClaimReply) {
+    fn learn_from_claim(&mut self, now: Instant, wanted: &Wanted, got: usize, reply: &ClaimReply) {
         let seen = usize::try_from(reply.looked).unwrap_or(usize::MAX);
         let c = &mut self.claiming;
         c.stale |= reply.stale;
-        c.rotation.claimed(u32::try_from(got).unwrap_or(u32::MAX), ask.floor);
-        c.previous_full = got >= ask.want;
-        if got >= ask.want {
+        c.rotation.claimed(u32::try_from(got).unwrap_or(u32::MAX), wanted.floor);
+        c.previous_full = got >= wanted.want;
+        if got >= wanted.want {
             c.asks = 0;
             c.spare = (c.spare - c.spare / 8).max(SPARE);
             c.hungry = true;
-        } else if !ask.floor.is_none() {
+        } else if !wanted.floor.is_none() {
             // What a floor could not fill is claimed without one, at once.
             c.hungry = true;
         } else if got > 0 && seen > got {
             c.ask_again(now);
-        } else if got > 0 && !ask.narrowed {
+        } else if got > 0 && !wanted.narrowed {
             c.asks = 0;
         } else {
             // Nothing at all, or only some kinds were asked for: whether there is more is not known.

@@ -1,6 +1,7 @@
 //! The worker's state machine.
 #![deny(clippy::disallowed_methods)]
 
+mod asking;
 mod claiming;
 mod deadlines;
 mod leases;
@@ -18,6 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::ask::Ask;
 use crate::cancellation::CancelReason;
 use crate::config::Config;
 use crate::error::Error;
@@ -29,6 +31,7 @@ use crate::registry::KindRule;
 use crate::report::{Report, ShutdownReport};
 use crate::statement::{Reply, Statement};
 
+use asking::Asking;
 use claiming::Claiming;
 use leases::Leases;
 use purpose::Purpose;
@@ -72,6 +75,8 @@ pub(crate) enum Input {
     Started(RunId),
     /// The handler has ended and everything of the run has stopped.
     Finished(RunId, Report),
+    /// A handler asks the database for something.
+    Asked(RunId, Ask),
     /// The worker shall stop. The runs' tokens are children of the shutdown token and have been cancelled with it.
     Shutdown,
     /// Nobody waits for the worker any more: the future was dropped.
@@ -146,6 +151,7 @@ pub(crate) struct Engine {
     work: LinkState<Purpose>,
     watch: LinkState<Purpose>,
     runs: Runs,
+    asking: Asking,
     claiming: Claiming,
     settling: Settling,
     leases: Leases,
@@ -162,6 +168,7 @@ impl Engine {
             work: LinkState::new(rules.seed, now),
             watch: LinkState::new(rules.seed.rotate_left(32), now),
             runs: Runs::new(rules.kinds.len()),
+            asking: Asking::default(),
             claiming: Claiming::new(&rules, now),
             settling: Settling::default(),
             leases: Leases::default(),
@@ -189,6 +196,7 @@ impl Engine {
             Input::Reply(id, reply) => self.replied(now, id, reply),
             Input::Started(id) => self.started(now, id),
             Input::Finished(id, report) => self.finished(now, id, report),
+            Input::Asked(id, ask) => self.asked(id, ask),
             Input::Shutdown => self.shut_down(now),
             Input::Abandoned => self.abandon(now),
         }
@@ -215,6 +223,7 @@ impl Engine {
     /// Moves everything as far as it goes at `now`.
     fn advance(&mut self, now: Instant) {
         self.pass_deadlines(now);
+        self.refuse_hopeless_asks();
         self.drive_work(now);
         self.drive_watch(now);
         self.stop_when_done();

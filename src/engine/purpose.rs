@@ -1,6 +1,7 @@
 //! What a statement in flight is for.
 #![deny(clippy::disallowed_methods)]
 
+use crate::ask::Ask;
 use crate::job::RunId;
 use crate::rotation::Floor;
 
@@ -17,18 +18,19 @@ pub(super) enum Purpose {
     Listen,
     Renew(Vec<RunId>),
     Notify,
+    Ask(RunId, Ask),
 }
 
 /// What an exchange carried.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) settled: Vec<RunId>,
-    pub(super) claim: Option<Ask>,
+    pub(super) claim: Option<Wanted>,
 }
 
 /// What a claim asked for.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(super) struct Wanted {
     pub(super) want: usize,
     pub(super) floor: Floor,
     /// Only some of the open kinds were asked for.
@@ -48,6 +50,7 @@ impl Purpose {
             Self::Listen => "listen",
             Self::Renew(_) => "renew",
             Self::Notify => "notify",
+            Self::Ask(..) => "ask",
         }
     }
 }

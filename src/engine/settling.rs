@@ -23,8 +23,8 @@ use crate::text;
 /// The most results that one statement carries; it bounds the memory and the time of one exchange.
 const MAX_BATCH: usize = 1_000;
 
-/// How soon a result is sent again whose row somebody else has locked.
-const BUSY_RETRY: Duration = Duration::from_millis(200);
+/// How soon a result is sent again whose row somebody else has locked; mostly that is this worker's own renewal.
+const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Settling {
@@ -38,7 +38,6 @@ pub(super) struct Settling {
 #[derive(Debug)]
 struct Pending {
     settlement: Settlement,
-    in_flight: bool,
     not_before: Option<Instant>,
     /// Note, attachment and carry were given up because the server refused them.
     degraded: bool,
@@ -53,7 +52,7 @@ impl Default for Settling {
 
 impl Settling {
     fn add(&mut self, settlement: Settlement) {
-        let pending = Pending { settlement, in_flight: false, not_before: None, degraded: false, retry: None };
+        let pending = Pending { settlement, not_before: None, degraded: false, retry: None };
         self.results.insert(pending.settlement.id, pending);
     }
 
@@ -74,15 +73,7 @@ impl Settling {
         let sendable = |it: &&mut Pending| it.not_before.is_none_or(|at| at <= now);
         let taken = self.results.values_mut().filter(sendable).take(self.limit);
         taken
-            .map(|it| {
-                it.in_flight = true;
-                it.settlement.clone()
-            })
-            .collect()
-    }
-
-    pub(super) fn wants_to_send(&self, now: Instant) -> bool {
-        self.results.values().any(|it| it.not_before.is_none_or(|at| at <= now))
+            .map(|it| it.settlement.clone()).collect()
     }
 
     /// The soonest time at which a result that waits may be sent.
@@ -237,7 +228,7 @@ impl Engine {
     }
 
     /// Takes in the server's answers to a batch of results.
-    pub(super) fn settled(&mut self, now: Instant, sent: &[RunId], answers: Vec<(RunId, Settled)>) {
+    pub(super) fn settled(&mut self, now: Instant, answers: Vec<(RunId, Settled)>) {
         self.settling.succeeded();
         for (id, answer) in answers {
             match answer {
@@ -245,9 +236,6 @@ impl Engine {
                 Settled::Refused => self.refused(id),
                 Settled::Busy => self.put_off(id, later(now, BUSY_RETRY)),
             }
-        }
-        for id in sent {
-            self.settling.results.entry(*id).and_modify(|it| it.in_flight = false);
         }
     }
 
@@ -317,9 +305,6 @@ impl Engine {
 
     /// An exchange failed with its results; none of them is lost.
     pub(super) fn exchange_failed(&mut self, now: Instant, sent: &[RunId], with_claim: bool, fault: &Fault) {
-        for id in sent {
-            self.settling.results.entry(*id).and_modify(|it| it.in_flight = false);
-        }
         if with_claim {
             self.claiming.wake();
         }
@@ -351,11 +336,6 @@ impl Engine {
         pending.settlement.attachment = None;
         pending.settlement.carry = None;
         self.observe(Event::Degraded { job: id.job, what });
-    }
-
-    /// Whether a lost reply leaves results about whose fate nothing is known.
-    pub(super) fn sent_results(&self) -> bool {
-        self.settling.results.values().any(|it| it.in_flight)
     }
 }
 

@@ -52,6 +52,10 @@ impl Engine {
         matches!(self.phase, Phase::Running)
     }
 
+    pub(super) fn is_forced(&self) -> bool {
+        matches!(self.phase, Phase::Forced { .. })
+    }
+
     pub(super) fn is_stopped(&self) -> bool {
         matches!(self.phase, Phase::Stopped)
     }

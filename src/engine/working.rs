@@ -101,6 +101,7 @@ impl Engine {
             Purpose::Listen => self.watching.unlistened(),
             Purpose::Renew(_) => self.renewal_failed(now),
             Purpose::Notify => self.watching.announcement_failed(),
+            Purpose::Ask(id, ask) => self.ask_failed(id, ask, fault),
         }
     }
 
@@ -108,9 +109,9 @@ impl Engine {
         match (purpose, reply) {
             (Purpose::Check, Reply::Version { version, compatible_from }) => self.checked(now, version, compatible_from),
             (Purpose::Exchange(sent), Reply::Exchange { settled, claim }) => {
-                self.settled(now, &sent.settled, settled);
-                if let (Some(ask), Some(claim)) = (sent.claim, claim) {
-                    self.claimed(now, &ask, claim);
+                self.settled(now, settled);
+                if let (Some(wanted), Some(claim)) = (sent.claim, claim) {
+                    self.claimed(now, &wanted, claim);
                 }
             }
             (Purpose::Stale, Reply::Stale(rows)) => self.found_stale(rows),
@@ -123,6 +124,7 @@ impl Engine {
             (Purpose::Renew(asked), Reply::Renewed(renewed)) => self.renewed(now, &asked, &renewed),
             (Purpose::Listen, Reply::Done) => self.listening(),
             (Purpose::Notify, Reply::Done) => {}
+            (Purpose::Ask(_, ask), reply) => self.ask_answered(ask, reply),
             (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
         }
     }
@@ -169,6 +171,9 @@ impl Engine {
         if self.reconciliation_due(now) {
             return Some((Statement::Held { worker: self.rules.worker.clone() }, Purpose::Held));
         }
+        if let Some(ask) = self.next_ask() {
+            return Some(ask);
+        }
         if self.is_running() {
             if let Some(upkeep) = self.next_upkeep(now) {
                 return Some(upkeep);
@@ -200,9 +205,9 @@ impl Engine {
             return None;
         }
         let settled: Vec<RunId> = batch.iter().map(|it| it.id).collect();
-        let (claim, ask) = claim.unzip();
+        let (claim, wanted) = claim.unzip();
         let statement = Statement::Exchange { settle: self.settle_statement(batch), claim };
-        Some((statement, Purpose::Exchange(Exchange { settled, claim: ask })))
+        Some((statement, Purpose::Exchange(Exchange { settled, claim: wanted })))
     }
 
     fn next_survey(&mut self, now: Instant) -> Option<(Statement, Purpose)> {

@@ -15,7 +15,7 @@ use tokio_postgres::types::ToSql;
 
 pub(crate) use reply::{ClaimReply, Malformed, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply};
 pub(crate) use request::{
-    Claim, Ending, Enqueue, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement, Stale, Survey,
+    Checkpoint, Claim, Ending, Enqueue, History, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement, Stale, Survey,
 };
 pub(crate) use text::{Text, Texts, render};
 
@@ -67,6 +67,8 @@ pub(crate) enum Statement {
         worker: Arc<str>,
     },
     Enqueue(Enqueue),
+    Checkpoint(Checkpoint),
+    History(History),
     Notify {
         channel: String,
         payload: String,
@@ -88,6 +90,8 @@ impl Statement {
             Self::Renew(renew) => one(Text::Renew, renew.params()),
             Self::Held { worker } => one(Text::Held, vec![Box::new(worker.to_string())]),
             Self::Enqueue(enqueue) => one(Text::Enqueue, enqueue.params()),
+            Self::Checkpoint(checkpoint) => one(Text::Checkpoint, checkpoint.params()),
+            Self::History(history) => one(Text::History, history.params()),
             Self::Notify { channel, payload } => {
                 one(Text::Notify, vec![Box::new(channel.clone()), Box::new(payload.clone())])
             }
@@ -113,6 +117,8 @@ impl Statement {
             Self::Renew(_) => reply::renewed(rows),
             Self::Held { .. } => reply::held(rows),
             Self::Enqueue(enqueue) => reply::enqueued(enqueue.rows.len(), rows),
+            Self::Checkpoint(_) => Ok(Reply::Checkpointed(!rows.is_empty())),
+            Self::History(_) => reply::history(rows),
             Self::Check => reply::version(rows),
         }
     }
@@ -130,6 +136,8 @@ impl Statement {
             Self::Renew(_) => "renew",
             Self::Held { .. } => "held",
             Self::Enqueue(_) => "enqueue",
+            Self::Checkpoint(_) => "checkpoint",
+            Self::History(_) => "history",
             Self::Notify { .. } => "notify",
             Self::Check => "check",
             Self::Listen => "listen",

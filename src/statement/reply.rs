@@ -9,6 +9,7 @@ use tokio_postgres::types::{FromSql, Json as AsJson};
 
 use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
+use crate::journal::{JournalEntry, JournalEvent};
 use crate::text::chain;
 
 #[derive(Debug)]
@@ -18,6 +19,10 @@ pub(crate) enum Reply {
         claim: Option<ClaimReply>,
     },
     Stale(Vec<StaleRow>),
+    /// Whether the claim was still the run's.
+    Checkpointed(bool),
+    /// Oldest first.
+    History(Vec<JournalEntry>),
     Recovered(Vec<Recovered>),
     Promoted {
         promoted: u64,
@@ -239,6 +244,31 @@ pub(super) fn enqueued(asked: usize, rows: &[Row]) -> Result<Reply, ReadError> {
         return Err(ReadError::new(format!("{} numbers for {asked} new jobs", rows.len())));
     }
     Ok(Reply::Enqueued(each(rows, |row| get(row, "id"))?))
+}
+
+/// Newest first from the server, oldest first from here. An entry that cannot be read is left out: a handler can do
+/// nothing about it.
+pub(super) fn history(rows: &[Row]) -> Result<Reply, ReadError> {
+    let read = |row: &Row| match journal_entry(row) {
+        Ok(entry) => Some(entry),
+        Err(error) => {
+            log::warn!(target: "venturi", "a journal entry cannot be read: {error}");
+            None
+        }
+    };
+    Ok(Reply::History(rows.iter().rev().filter_map(read).collect()))
+}
+
+fn journal_entry(row: &Row) -> Result<JournalEntry, ReadError> {
+    let (run, event): (i32, i16) = (get(row, "run_no")?, get(row, "event")?);
+    Ok(JournalEntry {
+        run_count: u32::try_from(run).map_err(|_| ReadError::new(format!("run_no is {run}")))?,
+        at: get(row, "at")?,
+        event: JournalEvent::from_code(event).ok_or_else(|| ReadError::new(format!("event is {event}")))?,
+        claimed_by: get(row, "claimed_by")?,
+        note: get(row, "note")?,
+        attachment: get::<Option<AsJson<Json>>>(row, "attachment")?.map(|json| json.0),
+    })
 }
 
 pub(super) fn version(rows: &[Row]) -> Result<Reply, ReadError> {

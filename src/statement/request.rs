@@ -88,6 +88,38 @@ impl Claim {
     }
 }
 
+/// A running job's carry, to be stored now.
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) worker: Arc<str>,
+    pub(crate) id: RunId,
+    pub(crate) carry: Json,
+}
+
+impl Checkpoint {
+    pub(super) fn params(&self) -> Vec<Param> {
+        vec![
+            Box::new(self.worker.to_string()),
+            Box::new(self.id.job),
+            Box::new(self.id.run),
+            Box::new(AsJson(self.carry.clone())),
+        ]
+    }
+}
+
+/// The newest entries of a job's journal.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub(crate) job: i64,
+    pub(crate) most: i32,
+}
+
+impl History {
+    pub(super) fn params(&self) -> Vec<Param> {
+        vec![Box::new(self.job), Box::new(self.most)]
+    }
+}
+
 /// Results of runs of one worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Settle {

@@ -17,6 +17,8 @@ pub(crate) enum Text {
     Renew,
     Held,
     Enqueue,
+    Checkpoint,
+    History,
     Notify,
     Check,
     Listen,
@@ -24,7 +26,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Claim,
         Self::Settle,
         Self::Stale,
@@ -34,6 +36,8 @@ impl Text {
         Self::Renew,
         Self::Held,
         Self::Enqueue,
+        Self::Checkpoint,
+        Self::History,
         Self::Notify,
         Self::Check,
         Self::Listen,
@@ -50,6 +54,8 @@ impl Text {
             Self::Renew => "renew",
             Self::Held => "held",
             Self::Enqueue => "enqueue",
+            Self::Checkpoint => "checkpoint",
+            Self::History => "history",
             Self::Notify => "notify",
             Self::Check => "check",
             Self::Listen => "listen",
@@ -67,6 +73,8 @@ impl Text {
             Self::Renew => include_str!("../sql/renew.sql"),
             Self::Held => include_str!("../sql/held.sql"),
             Self::Enqueue => include_str!("../sql/enqueue.sql"),
+            Self::Checkpoint => include_str!("../sql/checkpoint.sql"),
+            Self::History => include_str!("../sql/history.sql"),
             Self::Notify => include_str!("../sql/notify.sql"),
             Self::Check => include_str!("../sql/check.sql"),
             Self::Listen => include_str!("../sql/listen.sql"),

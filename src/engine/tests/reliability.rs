@@ -87,6 +87,8 @@ fn a_settlement_whose_reply_was_lost_is_stored_once() {
         world.at(ms(10 + at / 4), move |world| world.cut(node, Link::Work));
         assert!(world.run_while(S(30), |world| !world.all_finished()), "seed {at}");
         assert_eq!((world.entries("completed"), world.entries("stale-recovered")), (20, 0));
+        let late = world.nodes[node].events(|event| matches!(event, Event::LateResult { .. }));
+        assert_eq!(late, 0, "a result that had landed is not late");
         world.assert_sound();
     }
 }
@@ -108,6 +110,51 @@ fn an_outage_longer_than_a_lease_makes_no_run_of_a_live_worker_a_failure() {
     world.run_until(S(80));
     assert_eq!((world.entries("stale-recovered"), world.entries("completed")), (0, 8));
     world.assert_sound();
+}
+
+#[test]
+fn a_worker_that_comes_back_first_leaves_the_others_time_to_come_back() {
+    let mut world = World::new(3);
+    world.behaviour = |_, _| Behaviour::takes(S(60));
+    world.enqueue_many("a", 4);
+    world.enqueue_many("b", 4);
+    let nodes = [world.add(config(8), vec![leased("a", 3)]), world.add(config(8), vec![leased("b", 3)])];
+    world.run_until(S(2));
+    world.server_up = false;
+    for node in nodes {
+        world.cut(node, Link::Work);
+        world.cut(node, Link::Watch);
+    }
+    world.unreachable.insert(nodes[1]);
+    world.run_until(S(12));
+    world.server_up = true;
+    world.run_until(S(18));
+    world.unreachable.clear();
+    world.run_until(S(80));
+    assert_eq!((world.entries("stale-recovered"), world.entries("completed")), (0, 8));
+}
+
+#[test]
+fn a_claim_that_was_refused_is_asked_again_without_a_poll() {
+    let mut world = World::new(5);
+    let node = world.add(config(2), vec![kind("a")]);
+    world.run_until(S(10));
+    world.faults.refused = 1_000;
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    world.run_until(S(10) + ms(30));
+    world.faults.refused = 0;
+    assert!(world.nodes[node].events(|event| matches!(event, Event::StatementFailed { .. })) > 0);
+    assert!(world.run_while(S(11), |world| !world.all_finished()));
+}
+
+#[test]
+fn a_job_enqueued_while_nobody_listened_is_found_when_listening_begins() {
+    let mut world = World::new(5);
+    let node = world.add(config(2), vec![kind("a")]);
+    world.run_until(S(10));
+    world.cut(node, Link::Watch);
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    assert!(world.run_while(S(11), |world| !world.all_finished()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
 use crate::statement::{
-    Claim, ClaimReply, Ending, Promote, Recover, Recovered, Renew, Reply, Settle, Settled, Settlement, Stale, StaleRow, Statement, Survey,
+    Checkpoint, Claim, ClaimReply, Ending, Promote, Recover, Recovered, Renew, Reply, Settle, Settled, Settlement, Stale, StaleRow, Statement, Survey,
     SurveyReply,
 };
 
@@ -85,6 +85,8 @@ impl Server {
             Statement::Survey(survey) => Reply::Survey(self.survey(survey)),
             Statement::Renew(renew) => Reply::Renewed(self.renew(renew)),
             Statement::Held { worker } => Reply::Held(self.held(worker)),
+            Statement::Checkpoint(checkpoint) => Reply::Checkpointed(self.checkpoint(checkpoint)),
+            Statement::History(_) => Reply::History(Vec::new()),
             Statement::Notify { payload, .. } => {
                 self.notifications.push(payload.clone());
                 Reply::Done
@@ -168,6 +170,15 @@ impl Server {
             }
         }
         Settled::Accepted
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> bool {
+        let Some(row) = self.live.get_mut(&checkpoint.id.job) else { return false };
+        let ours = row.run_count == checkpoint.id.run && matches!(&row.state, State::Claimed { by, .. } if **by == *checkpoint.worker);
+        if ours {
+            row.carry = Some(checkpoint.carry.get().to_owned());
+        }
+        ours
     }
 
     fn expired(&self, row: &Row, but: &str) -> Option<String> {

@@ -103,6 +103,8 @@ pub(super) struct World {
     pub(super) time: Duration,
     pub(super) server: Server,
     pub(super) server_up: bool,
+    /// Nodes that cannot connect although the server is up.
+    pub(super) unreachable: BTreeSet<usize>,
     pub(super) nodes: Vec<Node>,
     pub(super) behaviour: fn(&str, RunId) -> Behaviour,
     pub(super) faults: Faults,
@@ -126,6 +128,7 @@ impl World {
             time: Duration::ZERO,
             server: Server::default(),
             server_up: true,
+            unreachable: BTreeSet::new(),
             nodes: Vec::new(),
             behaviour: |_, _| Behaviour::takes(ms(1)),
             faults: Faults::default(),
@@ -329,7 +332,7 @@ impl World {
 
     fn connect(&mut self, node: usize, link: Link, epoch: u64) {
         self.nodes[node].connected.remove(&link);
-        if self.server_up {
+        if self.server_up && !self.unreachable.contains(&node) {
             self.nodes[node].connected.insert(link, epoch);
             self.schedule(ms(2), Happening::Tell(node, Input::Connected(link, epoch)));
         } else {

@@ -25,6 +25,8 @@ fn samples() -> Vec<Statement> {
         Statement::Renew(Renew { worker: worker.clone(), rows: vec![(id, 60.0)] }),
         Statement::Held { worker },
         Statement::Enqueue(Enqueue { rows: vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")] }),
+        Statement::Checkpoint(Checkpoint { worker: ME.into(), id, carry: json("1") }),
+        Statement::History(History { job: 1, most: 1 }),
         Statement::Notify { channel: "c".into(), payload: "p".into() },
         Statement::Check,
         Statement::Listen,

@@ -1,0 +1,137 @@
+//! One connection: how it is opened, and how a statement runs on it.
+//!
+//! A client must be created, used and dropped outside async tasks, so all of this happens on venturi's own threads.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use postgres::fallible_iterator::FallibleIterator;
+use postgres::{CancelToken, Client, NoTls, Row, Statement as Prepared};
+use tokio_postgres::types::ToSql;
+
+use crate::Database;
+use crate::fault::{Fault, FaultKind, OutcomeKnown};
+use crate::statement::{Command, Reply, SESSION, Statement, Text, Texts};
+
+/// Where a connection leads, and the statements of the schema there.
+pub(super) struct Address {
+    config: postgres::Config,
+    texts: Texts,
+}
+
+impl Address {
+    pub(super) fn new(database: &Database) -> Self {
+        Self { config: database.config().clone().into(), texts: Texts::new(database.schema_name()) }
+    }
+
+    /// Opens a client with the session's settings made.
+    ///
+    /// It can't be given one deadline for everything: `connect_timeout` bounds the socket's part, for each host. A
+    /// server that accepts and then says nothing holds the thread until it is gone.
+    pub(super) fn open(&self) -> Result<Client, Fault> {
+        let mut client = self.config.connect(NoTls).map_err(Fault::from_postgres)?;
+        client.batch_execute(SESSION).map_err(Fault::from_postgres)?;
+        Ok(client)
+    }
+}
+
+/// An open connection with the statements that were prepared on it.
+pub(super) struct Connection<'a> {
+    client: Client,
+    texts: &'a Texts,
+    prepared: HashMap<Text, Prepared>,
+}
+
+impl<'a> Connection<'a> {
+    pub(super) fn open(address: &'a Address) -> Result<Self, Fault> {
+        Ok(Self { client: address.open()?, texts: &address.texts, prepared: HashMap::new() })
+    }
+
+    /// What cancels the statement that runs at the time it is used.
+    pub(super) fn cancel_token(&self) -> CancelToken {
+        self.client.cancel_token()
+    }
+
+    /// Runs a statement; several commands as one transaction.
+    pub(super) fn execute(&mut self, statement: &Statement) -> Result<Reply, Fault> {
+        if self.client.is_closed() {
+            return Err(closed().not_sent());
+        }
+        let commands = statement.commands();
+        for command in &commands {
+            self.prepare(command.text).map_err(Fault::not_sent)?;
+        }
+        let results = match commands.as_slice() {
+            [command] => vec![self.query(command)?],
+            commands => self.transaction(commands)?,
+        };
+        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+    }
+
+    /// Waits for notifications, at most for `patience`, and returns the payloads of all that have come.
+    ///
+    /// Also the way to learn that an idle connection has ended: a client looks at its socket only when it is asked to.
+    pub(super) fn hear(&mut self, patience: Duration) -> Result<Vec<String>, Fault> {
+        let mut payloads = Vec::new();
+        let mut notifications = self.client.notifications();
+        // A new iterator each time: one whose time is over doesn't wait again.
+        let first = notifications.timeout_iter(patience).next().map_err(Fault::from_postgres)?;
+        payloads.extend(first.map(|it| it.payload().to_owned()));
+        // No more than are here already, so that a flood can't keep the thread from its commands.
+        for _ in 0..notifications.len() {
+            let next = notifications.iter().next().map_err(Fault::from_postgres)?;
+            payloads.extend(next.map(|it| it.payload().to_owned()));
+        }
+        drop(notifications);
+        // Nothing within the time, and the end of the connection, look the same up to here.
+        if self.client.is_closed() { Err(closed()) } else { Ok(payloads) }
+    }
+
+    fn prepare(&mut self, text: Text) -> Result<(), Fault> {
+        if !self.prepared.contains_key(&text) {
+            let prepared = self.client.prepare(self.texts.sql(text)).map_err(Fault::from_postgres)?;
+            self.prepared.insert(text, prepared);
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, command: &Command) -> Result<Vec<Row>, Fault> {
+        let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|param| &**param as _).collect();
+        let rows = match self.prepared.get(&command.text) {
+            Some(prepared) => self.client.query(prepared, &params),
+            None => self.client.query(self.texts.sql(command.text), &params),
+        };
+        rows.map_err(Fault::from_postgres)
+    }
+
+    fn transaction(&mut self, commands: &[Command]) -> Result<Vec<Vec<Row>>, Fault> {
+        self.batch("BEGIN").map_err(Fault::not_sent)?;
+        let results: Result<Vec<_>, Fault> = commands.iter().map(|command| self.query(command)).collect();
+        match results {
+            Ok(results) => self.commit().map(|()| results),
+            // Without a commit nothing has happened, whatever became of the connection.
+            Err(fault) => Err(self.roll_back(fault).not_sent()),
+        }
+    }
+
+    /// What became of a commit that failed is not known, whatever the error says.
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.batch("COMMIT").map_err(|fault| Fault { kind: FaultKind::Link, outcome: OutcomeKnown::Unknown, ..fault })
+    }
+
+    /// Ends the transaction that `fault` has spoilt. If that fails too, the connection is of no more use.
+    fn roll_back(&mut self, fault: Fault) -> Fault {
+        match self.batch("ROLLBACK") {
+            Ok(()) => fault,
+            Err(_) => Fault { kind: FaultKind::Link, ..fault },
+        }
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), Fault> {
+        self.client.batch_execute(sql).map_err(Fault::from_postgres)
+    }
+}
+
+fn closed() -> Fault {
+    Fault::link("the connection has ended")
+}

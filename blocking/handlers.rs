@@ -1,0 +1,208 @@
+//! The threads that run handlers: started when there is work for one more, reused when idle, never more than the
+//! worker's concurrency.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use crate::ask::{Ask, Desk};
+use crate::cancellation::{CancelReason, CancellationToken};
+use crate::context::Ties;
+use crate::departure::Departure;
+use crate::engine::{Input, Start};
+use crate::job::RunId;
+use crate::registry::Registry;
+use crate::report::{Report, Verdict};
+
+use super::runner::Runner;
+use super::threads::Threads;
+
+/// The coordinator's end of the pool.
+pub(super) struct Handlers<S> {
+    shared: Arc<Shared<S>>,
+    queue: Sender<Queued>,
+    queued: Receiver<Queued>,
+    /// Every run that has not been reported.
+    runs: BTreeMap<RunId, Run>,
+    /// The runs' tokens are its children.
+    shutdown: CancellationToken,
+    threads: Threads,
+    started: usize,
+    most: usize,
+}
+
+/// What the threads need.
+struct Shared<S> {
+    registry: Registry<Runner<S>>,
+    state: Arc<S>,
+    reports: Sender<Input>,
+    /// Runs that are queued or running: as many threads are wanted.
+    busy: AtomicUsize,
+}
+
+/// What the coordinator keeps of a run.
+struct Run {
+    token: CancellationToken,
+    ticket: Arc<Ticket>,
+}
+
+/// What a thread gets of a run.
+struct Queued {
+    start: Start,
+    token: CancellationToken,
+    ticket: Arc<Ticket>,
+}
+
+/// Whether a run has started or was taken back: decided once, by whoever comes first.
+#[derive(Default)]
+struct Ticket(AtomicU8);
+
+const WAITING: u8 = 0;
+const STARTED: u8 = 1;
+const REVOKED: u8 = 2;
+
+impl Ticket {
+    fn start(&self) -> bool {
+        self.decide(STARTED)
+    }
+
+    fn revoke(&self) -> bool {
+        self.decide(REVOKED)
+    }
+
+    fn decide(&self, fate: u8) -> bool {
+        self.0.compare_exchange(WAITING, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl<S: Send + Sync + 'static> Handlers<S> {
+    /// A pool without threads; `most` is how many there may be. A run more than that would wait for its turn.
+    pub(super) fn new(
+        registry: Registry<Runner<S>>,
+        state: Arc<S>,
+        reports: Sender<Input>,
+        shutdown: CancellationToken,
+        most: usize,
+    ) -> Self {
+        let (queue, queued) = unbounded();
+        let shared = Arc::new(Shared { registry, state, reports, busy: AtomicUsize::new(0) });
+        let (runs, threads) = (BTreeMap::new(), Threads::new());
+        Self { shared, queue, queued, runs, shutdown, threads, started: 0, most }
+    }
+
+    /// Starts a run on an idle thread, or on a new one.
+    pub(super) fn start(&mut self, start: Start) {
+        let id = start.id;
+        let busy = self.shared.busy.fetch_add(1, Ordering::AcqRel) + 1;
+        if busy > self.started && self.started < self.most {
+            if let Err(error) = self.add_thread() {
+                self.shared.busy.fetch_sub(1, Ordering::AcqRel);
+                log::warn!(target: "venturi", "job {} goes back, no thread can be started for it: {error}", id.job);
+                return self.shared.tell(Input::Finished(id, Report::new(Verdict::NotStarted)));
+            }
+        }
+        let run = Run { token: self.shutdown.child_token(), ticket: Arc::default() };
+        let queued = Queued { start, token: run.token.clone(), ticket: Arc::clone(&run.ticket) };
+        self.runs.insert(id, run);
+        // It cannot be disconnected, for its other end is ours too.
+        let _ = self.queue.send(queued);
+    }
+
+    /// Tells a handler to wind down.
+    pub(super) fn cancel(&self, id: RunId, reason: CancelReason) {
+        if let Some(run) = self.runs.get(&id) {
+            run.token.cancel_because(reason);
+        }
+    }
+
+    /// Takes a run back if its handler has not started, and then reports it; does nothing if it has.
+    pub(super) fn revoke(&self, id: RunId) {
+        if self.runs.get(&id).is_some_and(|run| run.ticket.revoke()) {
+            self.shared.tell(Input::Finished(id, Report::new(Verdict::NotStarted)));
+        }
+    }
+
+    /// A run was reported: there is nothing to cancel any more.
+    pub(super) fn forget(&mut self, id: RunId) {
+        self.runs.remove(&id);
+    }
+
+    /// Ends the threads, and waits for them until `deadline`; a handler that still runs is left behind.
+    pub(super) fn end_by(mut self, deadline: Instant) {
+        let threads = std::mem::replace(&mut self.threads, Threads::new());
+        // The queue is closed with this, so that idle threads end.
+        drop(self);
+        threads.end_by(deadline);
+    }
+
+    fn add_thread(&mut self) -> io::Result<()> {
+        let (shared, queued) = (Arc::clone(&self.shared), self.queued.clone());
+        self.threads.spawn(format!("venturi-handler-{}", self.started + 1), move || {
+            for run in queued {
+                shared.perform(run);
+            }
+        })?;
+        self.started += 1;
+        Ok(())
+    }
+}
+
+/// If the coordinator is gone before its runs, nobody will take their results: they are told to wind down.
+impl<S> Drop for Handlers<S> {
+    fn drop(&mut self) {
+        for run in self.runs.values() {
+            run.ticket.revoke();
+            run.token.cancel();
+        }
+    }
+}
+
+/// Passes what handlers ask to the coordinator; if that is gone, the question drops and is answered with an error.
+struct FrontDesk(Sender<Input>);
+
+impl Desk for FrontDesk {
+    fn ask(&self, id: RunId, ask: Ask) {
+        let _ = self.0.send(Input::Asked(id, ask));
+    }
+}
+
+impl<S> Shared<S> {
+    fn perform(&self, run: Queued) {
+        let Queued { start, token, ticket } = run;
+        if !ticket.start() {
+            self.busy.fetch_sub(1, Ordering::AcqRel);
+            return;
+        }
+        if start.report_start {
+            // Before decoding, which is the task's code too and might hang as well.
+            self.tell(Input::Started(start.id));
+        }
+        let departure = self.departure(start.id);
+        let ties = Ties { token, desk: Arc::new(FrontDesk(self.reports.clone())), departure: departure.clone() };
+        let report = match self.registry.runner(start.kind) {
+            Some(run) => run(&start.job, ties, &self.state),
+            None => Report::new(Verdict::NotStarted),
+        };
+        // First, so that the run which takes this one's slot finds this thread free.
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+        departure.report(report);
+    }
+
+    fn departure(&self, id: RunId) -> Departure {
+        let reports = self.reports.clone();
+        // If the coordinator is gone, the row's lease runs out.
+        Departure::new(move |report| drop(reports.send(Input::Finished(id, report))))
+    }
+
+    fn tell(&self, input: Input) {
+        // If the coordinator is gone, the row's lease runs out.
+        let _ = self.reports.send(input);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Bringing the tables to the version that this code needs.
+
+use postgres::{Client, Row};
+
+use crate::database::SchemaName;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::{Database, migration};
+
+use super::connection::Address;
+use super::threads;
+
+const DOING: &str = "migrating the schema";
+
+/// Makes venturi's tables, or brings them to the version that this code needs. Does nothing if they are.
+///
+/// Everything happens in one transaction, so a failure changes nothing. Several programs may do this at the same time:
+/// they take turns. It waits as long as that takes. The role needs the right to create the schema, or to create in it,
+/// only if there is something to do.
+///
+/// ```no_run
+/// # fn main() -> Result<(), venturi::Error> {
+/// let database = venturi::Database::from_env()?;
+/// venturi::blocking::migrate(&database)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`], [`ErrorKind::Authentication`], [`ErrorKind::Permission`] or [`ErrorKind::ReadOnly`] when
+/// the server cannot be reached or refuses; [`ErrorKind::SchemaTooNew`] when later code has changed the schema in a way
+/// that this code cannot work with; [`ErrorKind::Database`] when a statement fails.
+///
+/// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
+/// [`ErrorKind::Authentication`]: crate::ErrorKind::Authentication
+/// [`ErrorKind::Permission`]: crate::ErrorKind::Permission
+/// [`ErrorKind::ReadOnly`]: crate::ErrorKind::ReadOnly
+/// [`ErrorKind::SchemaTooNew`]: crate::ErrorKind::SchemaTooNew
+/// [`ErrorKind::Database`]: crate::ErrorKind::Database
+pub fn migrate(database: &Database) -> Result<(), Error> {
+    let (address, schema) = (Address::new(database), database.schema_name().clone());
+    threads::call("venturi-migrate", move || {
+        let mut client = address.open().map_err(|fault| fault.to_error(DOING))?;
+        run(&mut client, &schema)
+    })
+}
+
+/// If it fails, the client is dropped, and the server undoes the transaction.
+fn run(client: &mut Client, schema: &SchemaName) -> Result<(), Error> {
+    for sql in ["BEGIN", &migration::lock(schema), &migration::bootstrap(schema)] {
+        client.batch_execute(sql).map_err(failed)?;
+    }
+    let rows = client.query(&migration::applied(schema), &[]).map_err(failed)?;
+    let applied: Vec<(i32, i32)> = rows.iter().map(version).collect::<Result<_, _>>().map_err(failed)?;
+    for sql in migration::plan(schema, &applied)? {
+        client.batch_execute(&sql).map_err(failed)?;
+    }
+    client.batch_execute("COMMIT").map_err(failed)
+}
+
+fn version(row: &Row) -> Result<(i32, i32), postgres::Error> {
+    Ok((row.try_get("version")?, row.try_get("compatible_from")?))
+}
+
+fn failed(error: postgres::Error) -> Error {
+    Fault::from_postgres(error).to_error(DOING)
+}

@@ -1,0 +1,276 @@
+//! Enqueueing: any number of threads, one connection.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::iter;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use crate::error::Error;
+use crate::knobs::random_seed;
+use crate::link::Epoch;
+use crate::producer::{CallId, Input, MAX_ROWS, Output, Producer};
+use crate::statement::NewJob;
+use crate::{Database, Effect, Enqueued, JobId, Submit, Task};
+
+use super::clock::now;
+use super::link::{LinkThreads, News};
+use super::threads;
+
+/// The most payload that one statement of [`Queue::enqueue_many`] carries: larger ones save nothing, and hold memory on
+/// both sides.
+const MAX_BYTES: usize = 8_000_000;
+
+const THREAD: &str = "venturi-queue";
+
+/// Enqueues tasks. A clone is another handle to the same connection.
+///
+/// Calls of several threads that come while a statement is on its way share the next one, and its commit. A lost
+/// connection is made again when the next call needs it. When the last handle is dropped, calls that are still waited
+/// for are answered, and the connection is closed.
+#[derive(Clone)]
+pub struct Queue {
+    handle: Arc<Handle>,
+}
+
+/// Dropped with the last `Queue`.
+struct Handle {
+    messages: Sender<Message>,
+    database: Database,
+}
+
+enum Message {
+    Call(Vec<NewJob>, Sender<Answer>),
+    Input(Input),
+}
+
+type Answer = Result<Vec<i64>, Error>;
+
+impl Queue {
+    /// Connects, and checks that the tables are there.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), venturi::Error> {
+    /// let database = venturi::Database::from_env()?;
+    /// let queue = venturi::blocking::Queue::connect(&database)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What keeps the queue from being used: [`ErrorKind::Unavailable`], [`ErrorKind::Authentication`],
+    /// [`ErrorKind::Permission`], [`ErrorKind::SchemaMissing`], [`ErrorKind::SchemaTooOld`],
+    /// [`ErrorKind::SchemaTooNew`], [`ErrorKind::Config`].
+    ///
+    /// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
+    /// [`ErrorKind::Authentication`]: crate::ErrorKind::Authentication
+    /// [`ErrorKind::Permission`]: crate::ErrorKind::Permission
+    /// [`ErrorKind::SchemaMissing`]: crate::ErrorKind::SchemaMissing
+    /// [`ErrorKind::SchemaTooOld`]: crate::ErrorKind::SchemaTooOld
+    /// [`ErrorKind::SchemaTooNew`]: crate::ErrorKind::SchemaTooNew
+    /// [`ErrorKind::Config`]: crate::ErrorKind::Config
+    pub fn connect(database: &Database) -> Result<Self, Error> {
+        let (messages, inbox) = unbounded();
+        let owner = Owner::new(database, inbox, messages.clone());
+        threads::spawn(THREAD.to_owned(), || owner.run()).map_err(|error| threads::cannot_start(THREAD, error))?;
+        let queue = Self { handle: Arc::new(Handle { messages, database: database.clone() }) };
+        queue.handle.call(Vec::new())?;
+        Ok(queue)
+    }
+
+    /// Stores a job for `task` and returns when it is committed and waiting workers have been told.
+    ///
+    /// Takes `&task`, `task`, or a [`Submit`] with delay and priority. Blocks for some 10 seconds at most when the
+    /// server cannot be reached, for twice that when it stops answering.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { who: String }
+    /// # impl venturi::Task for Remind { const KIND: &'static str = "remind"; type Carry = (); }
+    /// # fn remind(queue: &venturi::blocking::Queue) -> Result<(), venturi::Error> {
+    /// use std::time::Duration;
+    /// use venturi::Submit;
+    ///
+    /// let remind = Remind { who: "Ada".into() };
+    /// let now = queue.enqueue(&remind)?;
+    /// let later = queue.enqueue(Submit::new(&remind).delay(Duration::from_secs(3600)))?;
+    /// assert!(now.id < later.id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Payload`] when the task cannot be written as JSON of at most 1 MB; [`ErrorKind::NotEnqueued`] when
+    /// it was not stored for certain, so that the call may be repeated; [`ErrorKind::Unknown`] when the connection
+    /// ended before the answer came; other kinds as [`connect`](Self::connect).
+    ///
+    /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
+    /// [`ErrorKind::NotEnqueued`]: crate::ErrorKind::NotEnqueued
+    /// [`ErrorKind::Unknown`]: crate::ErrorKind::Unknown
+    pub fn enqueue<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Result<Enqueued, Error> {
+        let stored = self.handle.store(vec![task.into().into_job()?])?;
+        stored.into_iter().next().ok_or_else(|| threads::has_ended(THREAD))
+    }
+
+    /// Stores a job for each task; the results are in the order of the tasks.
+    ///
+    /// Up to 1,000 tasks with 8 MB of payload go as one statement, so all of them are stored or none is. More go as
+    /// several statements, one after the other. All tasks are written as JSON before the first is stored.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue). [`ErrorKind::Payload`] means that none was stored. The other kinds are about one
+    /// statement of several: what went before it is stored, what should have come after it is not.
+    ///
+    /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
+    pub fn enqueue_many<'a, T, I>(&self, tasks: I) -> Result<Vec<Enqueued>, Error>
+    where
+        T: Task,
+        I: IntoIterator<Item: Into<Submit<'a, T>>>,
+    {
+        let jobs = tasks.into_iter().map(|task| task.into().into_job()).collect::<Result<Vec<_>, _>>()?;
+        let mut stored = Vec::with_capacity(jobs.len());
+        for batch in batches(jobs) {
+            stored.extend(self.handle.store(batch)?);
+        }
+        Ok(stored)
+    }
+}
+
+/// Cuts off as many rows as one statement takes, until none is left.
+fn batches(jobs: Vec<NewJob>) -> impl Iterator<Item = Vec<NewJob>> {
+    let mut jobs = jobs.into_iter().peekable();
+    iter::from_fn(move || {
+        let mut batch = vec![jobs.next()?];
+        let mut bytes = batch.iter().map(size).sum::<usize>();
+        while batch.len() < MAX_ROWS {
+            let Some(job) = jobs.next_if(|job| bytes + size(job) <= MAX_BYTES) else { break };
+            bytes += size(&job);
+            batch.push(job);
+        }
+        Some(batch)
+    })
+}
+
+fn size(job: &NewJob) -> usize {
+    job.payload.get().len()
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("database", &self.handle.database).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
+        let ids = self.call(jobs)?;
+        Ok(ids.into_iter().map(|id| Enqueued { id: JobId(id), effect: Effect::Inserted }).collect())
+    }
+
+    /// Blocks until the owner has an answer, which it always has in the end: the producer's calls have deadlines.
+    fn call(&self, jobs: Vec<NewJob>) -> Answer {
+        let (answer, answers) = bounded(1);
+        // If the owner is gone, the answer's sender is dropped with the message.
+        let _ = self.messages.send(Message::Call(jobs, answer));
+        answers.recv().unwrap_or_else(|_| Err(threads::has_ended(THREAD)))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.messages.send(Message::Input(Input::Closed));
+    }
+}
+
+/// The thread that owns the producer, and does for it what a worker's coordinator does for its engine.
+struct Owner {
+    producer: Producer,
+    inbox: Receiver<Message>,
+    sender: Sender<Message>,
+    link: LinkThreads,
+    answers: BTreeMap<CallId, Sender<Answer>>,
+    calls: CallId,
+}
+
+impl Owner {
+    fn new(database: &Database, inbox: Receiver<Message>, sender: Sender<Message>) -> Self {
+        Self {
+            producer: Producer::new(database.schema_name().as_str().to_owned(), random_seed(), now()),
+            inbox,
+            sender,
+            link: LinkThreads::new("venturi-enqueue", database),
+            answers: BTreeMap::new(),
+            calls: 0,
+        }
+    }
+
+    /// The three steps of the engine's contract, which is the producer's too.
+    fn run(mut self) {
+        loop {
+            while let Some(output) = self.producer.output(now()) {
+                if let Output::Stopped = output {
+                    return;
+                }
+                self.perform(output);
+            }
+            let first = self.wait();
+            self.pass(first);
+            while let Ok(message) = self.inbox.try_recv() {
+                self.pass(message);
+            }
+        }
+    }
+
+    fn wait(&self) -> Message {
+        let message = match self.producer.deadline() {
+            Some(deadline) => self.inbox.recv_deadline(deadline).ok(),
+            None => self.inbox.recv().ok(),
+        };
+        message.unwrap_or(Message::Input(Input::Tick))
+    }
+
+    fn pass(&mut self, message: Message) {
+        let input = match message {
+            Message::Input(input) => input,
+            Message::Call(jobs, answer) => {
+                self.calls += 1;
+                self.answers.insert(self.calls, answer);
+                Input::Call(self.calls, jobs)
+            }
+        };
+        self.producer.input(now(), input);
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Connect(epoch) => {
+                let tell = self.teller(epoch);
+                self.link.connect(tell);
+            }
+            Output::Disconnect => self.link.disconnect(),
+            Output::Execute(id, statement) => self.link.execute(id, statement),
+            Output::Answer(call, answer) => {
+                if let Some(caller) = self.answers.remove(&call) {
+                    let _ = caller.send(answer);
+                }
+            }
+            Output::Stopped => {}
+        }
+    }
+
+    fn teller(&self, epoch: Epoch) -> impl Fn(News) + Clone + Send + use<> {
+        let sender = self.sender.clone();
+        move |news| {
+            let input = match news {
+                News::Connected => Input::Connected(epoch),
+                News::Lost(fault) => Input::Lost(epoch, fault),
+                News::Reply(id, reply) => Input::Reply(id, reply),
+                // It doesn't listen.
+                News::Notified(_) => return,
+            };
+            let _ = sender.send(Message::Input(input));
+        }
+    }
+}

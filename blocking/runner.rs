@@ -1,0 +1,40 @@
+//! One run on its thread: decoding, the handler, the report, and the end of everything that belonged to it.
+
+use crate::context::Ties;
+use crate::handler::BlockingHandler;
+use crate::job::ClaimedJob;
+use crate::panic_boundary::guarded;
+use crate::report::{Report, Verdict};
+use crate::run::{Prepared, conclude, prepare};
+
+/// Runs a job of one kind; the kind's type is in the function. It never panics.
+pub(super) type Runner<S> = fn(&ClaimedJob, Ties, &S) -> Report;
+
+/// The [`Runner`] of `T`.
+pub(super) fn run<S, T: BlockingHandler<S>>(job: &ClaimedJob, ties: Ties, state: &S) -> Report {
+    attempt::<S, T>(job, ties, state).unwrap_or_else(|panic| Report::new(Verdict::Panicked(panic)))
+}
+
+/// Gives the text of the first panic, if there was one.
+///
+/// Each step is guarded by itself: task and carry must not be dropped while a panic unwinds, because one more panic
+/// then, in their `Drop`, would end the process.
+fn attempt<S, T: BlockingHandler<S>>(job: &ClaimedJob, ties: Ties, state: &S) -> Result<Report, String> {
+    let Prepared { task, mut context } = match guarded(|| prepare::<T>(job, ties))? {
+        Ok(prepared) => prepared,
+        Err(undecodable) => return Ok(undecodable),
+    };
+    let report = match guarded(|| task.handle(&mut context, state)) {
+        Ok(result) => guarded(|| conclude(context, result)),
+        Err(panic) => {
+            // The first panic is the one to tell of.
+            let _ = guarded(|| drop(context));
+            Err(panic)
+        }
+    };
+    let dropped = guarded(|| drop(task));
+    report.and_then(|report| dropped.map(|()| report))
+}
+
+#[cfg(test)]
+mod tests;

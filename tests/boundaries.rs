@@ -1,0 +1,126 @@
+//! The direction of imports, and what the core must not do.
+//!
+//! `blocking → src ← async`: the core has no socket, thread, sleep, clock or future; no front-end names the other; no
+//! executor is named outside the dev-dependencies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file with the words that it must not contain, comments left out.
+struct Rule {
+    folders: &'static [&'static str],
+    forbidden: &'static [&'static str],
+    /// Files that are exempt, each for a reason.
+    exempt: &'static [&'static str],
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        folders: &["src"],
+        forbidden: &[
+            ".await",
+            "async fn",
+            "async move",
+            "thread::",
+            "Instant::now",
+            "SystemTime::now",
+            "sleep(",
+            "TcpStream",
+            "UnixStream",
+            "crossbeam",
+            "parking_lot",
+            "async_io",
+            "async_channel",
+            "futures_lite",
+            "futures_util",
+            "postgres::Client",
+            "tokio_postgres::Client",
+        ],
+        exempt: &[
+            // Waiting for a cancellation is what the token is for: threads and futures both can.
+            "src/cancellation.rs",
+            "src/cancellation/tests.rs",
+            // The simulated clock has to start somewhere.
+            "src/engine/tests/world.rs",
+            // Talks to a real server to check the texts.
+            "src/statement/tests.rs",
+            "src/statement/tests",
+            // Mounts the front-ends.
+            "src/lib.rs",
+        ],
+    },
+    Rule { folders: &["src"], forbidden: &["crate::blocking", "crate::r#async"], exempt: &["src/lib.rs"] },
+    Rule { folders: &["blocking"], forbidden: &["r#async", "async_io", "async_channel", "futures_", ".await"], exempt: &[] },
+    Rule { folders: &["async"], forbidden: &["crate::blocking", "crossbeam", "parking_lot"], exempt: &[] },
+    Rule {
+        folders: &["src", "blocking", "async"],
+        forbidden: &["tokio::spawn", "tokio::runtime", "tokio::task", "tokio::time", "smol::", "async_std", "async_executor"],
+        exempt: &[],
+    },
+];
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder is there") {
+        let path = entry.expect("its entries can be read").path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The line without what stands behind `//`: docs may name what the code must not.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or("")
+}
+
+fn violations(rule: &Rule) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for file in rule.folders.iter().flat_map(|folder| files(&root.join(folder))) {
+        let name = file.strip_prefix(root).expect("a file of this package").to_string_lossy().into_owned();
+        if rule.exempt.iter().any(|exempt| name.starts_with(exempt)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("source is text");
+        for (number, line) in text.lines().enumerate() {
+            let word = rule.forbidden.iter().find(|word| code(line).contains(**word));
+            found.extend(word.map(|word| format!("{name}:{}: `{word}`", number + 1)));
+        }
+    }
+    found
+}
+
+#[test]
+fn imports_point_at_the_core_and_the_core_never_waits() {
+    let found: Vec<String> = RULES.iter().flat_map(violations).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_core_file_denies_the_clock() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let missing: Vec<_> = files(&root)
+        .into_iter()
+        .filter(|file| !file.ends_with("lib.rs") && !file.components().any(|part| part.as_os_str() == "tests"))
+        .filter(|file| !file.ends_with("tests.rs"))
+        .filter(|file| !fs::read_to_string(file).unwrap_or_default().contains("deny(clippy::disallowed_methods)"))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn nothing_outside_the_dev_dependencies_brings_an_executor() {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("a manifest");
+    let dependencies = manifest.split("[dev-dependencies]").next().unwrap_or("");
+    for line in dependencies.lines().filter(|line| line.starts_with("tokio ")) {
+        assert!(line.contains("default-features = false") && !line.contains("rt"), "{line}");
+    }
+    for executor in ["smol =", "async-std =", "async-executor =", "async-global-executor ="] {
+        assert!(!dependencies.contains(executor), "{executor}");
+    }
+}
