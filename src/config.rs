@@ -122,6 +122,10 @@ impl Config {
         self.handler_grace = Some(time.min(MAX_TIME));
     }
 
+    pub(crate) fn set_abort_grace(&mut self, time: Duration) {
+        self.abort_grace = time.min(MAX_TIME);
+    }
+
     /// Zero is refused.
     pub(crate) fn set_timeout(&mut self, time: Option<Duration>) {
         self.timeout = time.map(|time| time.min(MAX_TIME));

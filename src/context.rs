@@ -10,7 +10,7 @@ use serde_json::value::to_raw_value;
 
 use crate::answer::{Answer, question};
 use crate::ask::{Ask, Desk};
-use crate::cancellation::{CancelReason, Cancelled, CancellationToken};
+use crate::cancellation::{CancelReason, CancellationToken, Cancelled};
 use crate::departure::{Departure, Hold};
 use crate::error::{Error, ErrorKind};
 use crate::job::{Json, RunId};
@@ -123,7 +123,9 @@ impl<C> Context<C> {
         if size > MAX_ATTACHMENT {
             return Err(Error::new(
                 ErrorKind::Payload,
-                format!("the attachment has {size} bytes, at most {MAX_ATTACHMENT} are stored; store it elsewhere and attach its name"),
+                format!(
+                    "the attachment has {size} bytes, at most {MAX_ATTACHMENT} are stored; store it elsewhere and attach its name"
+                ),
             ));
         }
         self.attachment = Some(json);

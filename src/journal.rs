@@ -33,7 +33,8 @@ impl JournalEntry {
     pub fn attachment<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
         let Some(json) = &self.attachment else { return Ok(None) };
         serde_json::from_str(json.get()).map(Some).map_err(|error| {
-            Error::new(ErrorKind::Payload, "reading an attachment: the stored JSON has another shape").with_source(error.into())
+            Error::new(ErrorKind::Payload, "reading an attachment: the stored JSON has another shape")
+                .with_source(error.into())
         })
     }
 }

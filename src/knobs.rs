@@ -68,6 +68,27 @@ macro_rules! knobs {
             self
         }
 
+        /// How long started blocking handlers are waited for, after the shutdown's time is over, before the wait is
+        /// reported as one for a thread. Default: the worker's time-out, or nothing.
+        ///
+        /// It is added to `shutdown_timeout` and changes nothing but what is reported: a started blocking handler is
+        /// waited for without bound.
+        #[must_use]
+        pub fn handler_grace(mut self, grace: std::time::Duration) -> Self {
+            self.config.set_handler_grace(grace);
+            self
+        }
+
+        /// How long a future that was told to stop may take to do so, and how long results that the server does not
+        /// take are kept when the worker is stopping. Default: 5 seconds.
+        ///
+        /// With `shutdown_timeout` it bounds how long a worker without blocking handlers takes to stop.
+        #[must_use]
+        pub fn abort_grace(mut self, grace: std::time::Duration) -> Self {
+            self.config.set_abort_grace(grace);
+            self
+        }
+
         /// How long one run may take, unless the task says otherwise. Default: no limit. Less than 1 ms is refused by
         /// `build`.
         #[must_use]
@@ -140,7 +161,11 @@ macro_rules! knobs {
 pub(crate) use knobs;
 
 /// Checks what was set, and makes of it what the engine works by.
-pub(crate) fn assemble<R>(config: Config, database: Option<Database>, registry: &Registry<R>) -> Result<(Rules, Database), Error> {
+pub(crate) fn assemble<R>(
+    config: Config,
+    database: Option<Database>,
+    registry: &Registry<R>,
+) -> Result<(Rules, Database), Error> {
     config.validate()?;
     let kinds = registry.rules(&config)?;
     let database = database.map_or_else(Database::from_env, Ok)?;

@@ -10,7 +10,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(any(feature = "blocking", feature = "async")),
-    allow(dead_code, reason = "the core is driven by a front-end; alone it only has to compile")
+    allow(dead_code, unused_imports, reason = "the core is driven by a front-end; alone it only has to compile")
 )]
 #![cfg_attr(
     not(all(feature = "blocking", feature = "async")),
@@ -62,7 +62,7 @@ pub mod blocking;
 
 pub use answer::Answer;
 pub use backoff::Backoff;
-pub use cancellation::{CancelReason, Cancelled, CancellationToken};
+pub use cancellation::{CancelReason, CancellationToken, Cancelled};
 pub use config::{DecodePolicy, PanicPolicy};
 pub use context::Context;
 pub use database::Database;

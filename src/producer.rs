@@ -317,7 +317,10 @@ impl Producer {
             }
             _ => {
                 for call in calls {
-                    self.answer(call.id, Err(not_enqueued(&format!("the server refused it: {}", fault.message), fault)));
+                    self.answer(
+                        call.id,
+                        Err(not_enqueued(&format!("the server refused it: {}", fault.message), fault)),
+                    );
                 }
             }
         }
@@ -333,7 +336,10 @@ impl Producer {
         while let Some(late) = self.waiting.iter().position(|call| call.deadline <= now) {
             let Some(call) = self.waiting.remove(late) else { return };
             let why = "the server could not be reached in time";
-            self.answer(call.id, Err(Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}; try again later"))));
+            self.answer(
+                call.id,
+                Err(Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}; try again later"))),
+            );
         }
     }
 

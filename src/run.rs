@@ -55,7 +55,8 @@ pub(crate) fn conclude<C: Serialize>(context: Context<C>, result: Result<Outcome
         match to_raw_value(&carry) {
             Ok(json) => report.carry = Some(json),
             Err(error) => {
-                report.degraded = Some(format!("the carry cannot be written as JSON ({error}); the stored one was kept"));
+                report.degraded =
+                    Some(format!("the carry cannot be written as JSON ({error}); the stored one was kept"));
             }
         }
     }

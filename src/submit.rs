@@ -68,7 +68,9 @@ impl<'a, T: Task> Submit<'a, T> {
             Held::Owned(task) => task,
         };
         let (payload, priority) = guarded(|| (to_raw_value(task), self.priority.unwrap_or_else(|| task.priority())))
-            .map_err(|panic| Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND)))?;
+            .map_err(|panic| {
+                Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND))
+            })?;
         let payload = payload.map_err(|error| {
             Error::new(ErrorKind::Payload, format!("the task {} cannot be written as JSON", T::KIND))
                 .with_source(error.into())

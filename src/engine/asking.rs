@@ -45,7 +45,12 @@ impl Engine {
     pub(super) fn ask_answered(&mut self, ask: Ask, reply: Reply) {
         match (ask, reply) {
             (Ask::Checkpoint { answerer, .. }, Reply::Checkpointed(stored)) => {
-                let lost = || Error::new(ErrorKind::ClaimLost, "storing a checkpoint: the job is not this run's any more; stop working on it");
+                let lost = || {
+                    Error::new(
+                        ErrorKind::ClaimLost,
+                        "storing a checkpoint: the job is not this run's any more; stop working on it",
+                    )
+                };
                 answerer.answer(if stored { Ok(()) } else { Err(lost()) });
             }
             (Ask::History { answerer, .. }, Reply::History(entries)) => answerer.answer(Ok(entries)),

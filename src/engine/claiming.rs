@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::purpose::Wanted;
 use super::runs::Work;
 use super::{Engine, Output, Rules, Start};
-use crate::time::{later, seconds, sooner};
 use crate::job::ClaimedJob;
 use crate::observer::Event;
 use crate::registry::KindRule;
 use crate::rotation::Rotation;
 use crate::statement::{Claim, ClaimReply, Ending, Recovery, Settlement, StaleRow, SurveyReply};
+use crate::time::{later, seconds, sooner};
 
 /// How much deeper than it wants a claim looks at first, for rows that others are taking at the same moment.
 /// Measured: with 2 workers × 16 slots 4 leaves a sixth of the claims short, and the doubling below mends those.
@@ -404,7 +404,10 @@ impl Engine {
         };
         let held = self.runs.iter().any(|(other, _)| other.job == id.job);
         if held || !self.is_running() {
-            self.release_unknown(id, if held { "an earlier run has not stopped" } else { "claimed while shutting down" });
+            self.release_unknown(
+                id,
+                if held { "an earlier run has not stopped" } else { "claimed while shutting down" },
+            );
             return;
         }
         let report_start = self.enroll(now, kind, &job);
@@ -458,9 +461,17 @@ impl Engine {
 
     fn recovery(&self, row: StaleRow) -> Recovery {
         let failures = row.failure_count.saturating_add(1).unsigned_abs();
-        let backoff = self.kind_index(&row.kind).and_then(|kind| self.rule(kind)).map_or(self.rules.config.backoff, |it| it.backoff);
+        let backoff = self
+            .kind_index(&row.kind)
+            .and_then(|kind| self.rule(kind))
+            .map_or(self.rules.config.backoff, |it| it.backoff);
         let delay = backoff.recovery_delay(failures, self.rules.config.jitter, row.id.job);
-        Recovery { id: row.id, claimed_by: row.claimed_by, dead: self.is_beyond_backstop(failures), delay: delay.as_secs_f64() }
+        Recovery {
+            id: row.id,
+            claimed_by: row.claimed_by,
+            dead: self.is_beyond_backstop(failures),
+            delay: delay.as_secs_f64(),
+        }
     }
 
     pub(super) fn release_unknown(&mut self, id: crate::job::RunId, why: &'static str) {

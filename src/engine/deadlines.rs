@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use super::runs::{Abort, Row, Work};
 use super::{Engine, Link, Output};
-use crate::time::{later, sooner};
 use crate::cancellation::CancelReason;
 use crate::fault::Fault;
 use crate::job::RunId;
+use crate::time::{later, sooner};
 
 impl Engine {
     pub(super) fn pass_deadlines(&mut self, now: Instant) {
@@ -73,7 +73,11 @@ impl Engine {
                 run.patience_ends_at = Some(later(now, grace));
             }
             self.outbox.push_back(Output::Cancel(id, CancelReason::TimedOut));
-            if blocking { self.record_timeout(id) } else { self.outbox.push_back(Output::Abort(id)) }
+            if blocking {
+                self.record_timeout(id)
+            } else {
+                self.outbox.push_back(Output::Abort(id))
+            }
             return;
         }
         if run.patience_ends_at.take_if(|at| *at <= now).is_some() && run.abort == Some(Abort::ClaimLost) {

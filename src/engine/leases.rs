@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use super::purpose::Purpose;
 use super::runs::{Abort, Row, Run, Work};
 use super::{Engine, Link, Output};
-use crate::time::{later, sooner};
 use crate::cancellation::CancelReason;
 use crate::job::{ClaimedJob, RunId};
 use crate::observer::Event;
 use crate::statement::{Renew, Statement};
+use crate::time::{later, sooner};
 
 /// A lease is renewed when a third of it has passed, so that two renewals may fail before it runs out.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -83,9 +83,8 @@ impl Engine {
             return None;
         }
         let held = || self.runs.iter().filter(|(_, run)| is_renewed(run));
-        let rows: Vec<(RunId, f64)> = held()
-            .filter_map(|(id, run)| self.rule(run.kind).map(|rule| (id, rule.lease.as_secs_f64())))
-            .collect();
+        let rows: Vec<(RunId, f64)> =
+            held().filter_map(|(id, run)| self.rule(run.kind).map(|rule| (id, rule.lease.as_secs_f64()))).collect();
         let shortest = held().filter_map(|(_, run)| self.rule(run.kind)).map(|rule| rule.lease).min();
         self.leases.renew_at = shortest.map(|lease| later(now, (lease / RENEWALS_PER_LEASE).max(MIN_INTERVAL)));
         let ids: Vec<RunId> = rows.iter().map(|(id, _)| *id).collect();
@@ -157,12 +156,8 @@ impl Engine {
     ///
     /// No claim and no settlement of ours is in flight: they share the link that this read came from.
     pub(super) fn reconciled(&mut self, now: Instant, held: &[RunId]) {
-        let lost: Vec<RunId> = self
-            .runs
-            .iter()
-            .filter(|(id, run)| run.row == Row::Held && !held.contains(id))
-            .map(|(id, _)| id)
-            .collect();
+        let lost: Vec<RunId> =
+            self.runs.iter().filter(|(id, run)| run.row == Row::Held && !held.contains(id)).map(|(id, _)| id).collect();
         for id in lost {
             self.claim_lost(now, id);
         }

@@ -80,6 +80,7 @@ pub(crate) enum Input {
     /// The worker shall stop. The runs' tokens are children of the shutdown token and have been cancelled with it.
     Shutdown,
     /// Nobody waits for the worker any more: the future was dropped.
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only a future can be dropped"))]
     Abandoned,
 }
 

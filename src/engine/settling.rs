@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::runs::{Abort, Row, Run, Work};
 use super::Engine;
-use crate::time::{later, sooner};
+use super::runs::{Abort, Row, Run, Work};
 use crate::backoff::Retry;
 use crate::config::{DecodePolicy, PanicPolicy};
 use crate::fault::{Fault, FaultKind};
@@ -19,6 +18,7 @@ use crate::observer::Event;
 use crate::report::{Report, Verdict};
 use crate::statement::{Ending, Malformed, Settle, Settled, Settlement};
 use crate::text;
+use crate::time::{later, sooner};
 
 /// The most results that one statement carries; it bounds the memory and the time of one exchange.
 const MAX_BATCH: usize = 1_000;
@@ -72,8 +72,7 @@ impl Settling {
     pub(super) fn batch(&mut self, now: Instant) -> Vec<Settlement> {
         let sendable = |it: &&mut Pending| it.not_before.is_none_or(|at| at <= now);
         let taken = self.results.values_mut().filter(sendable).take(self.limit);
-        taken
-            .map(|it| it.settlement.clone()).collect()
+        taken.map(|it| it.settlement.clone()).collect()
     }
 
     /// The soonest time at which a result that waits may be sent.
@@ -107,6 +106,8 @@ impl Engine {
             self.extend_giving_up(now);
         }
         if report.verdict == Verdict::Discarded {
+            let kind = self.rule(kind).map_or("", |rule| rule.kind);
+            self.observe(Event::SpawnerLost { job: id.job, run: id.run, kind });
             self.spawner_discarded(now);
         } else {
             self.claiming.not_discarded();
@@ -159,7 +160,9 @@ impl Engine {
         let Report { verdict, carry, attachment, degraded } = report;
         let note = |text: Option<String>| join_notes(text, degraded.clone());
         match verdict {
-            Verdict::Completed { note: text } => Settlement { attachment, note: note(text), ..bare(id, Ending::Completed) },
+            Verdict::Completed { note: text } => {
+                Settlement { attachment, note: note(text), ..bare(id, Ending::Completed) }
+            }
             Verdict::Paused { resume_in, note: text } => {
                 let delay = resume_in.min(MAX_DELAY).as_secs_f64();
                 Settlement { delay, attachment, carry, note: note(text), ..bare(id, Ending::Paused) }

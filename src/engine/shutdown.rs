@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use super::purpose::Purpose;
 use super::runs::{Abort, Row, Work};
 use super::{Engine, Output};
-use crate::time::{later, sooner};
 use crate::cancellation::CancelReason;
 use crate::error::{Error, ErrorKind};
 use crate::job::RunId;
 use crate::observer::Event;
 use crate::report::{LeftClaimed, LeftReason};
+use crate::time::{later, sooner};
 
 /// How many runs in a row a spawner may throw away before the worker ends with an error.
 const MAX_DISCARDED: u32 = 8;
@@ -206,7 +206,8 @@ impl Engine {
     /// Whether stopping now would leave something undone that can still be done.
     fn has_business(&self) -> bool {
         let claiming = matches!(self.work.purpose(), Some(Purpose::Exchange(_)));
-        let announcing = self.watch.is_up() && (self.watching.has_announcements() || matches!(self.watch.purpose(), Some(Purpose::Notify)));
+        let announcing = self.watch.is_up()
+            && (self.watching.has_announcements() || matches!(self.watch.purpose(), Some(Purpose::Notify)));
         !self.runs.is_empty() || !self.settling.is_empty() || claiming || announcing
     }
 }

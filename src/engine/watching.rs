@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::purpose::Purpose;
 use super::{Engine, Link, Output};
-use crate::time::{later, seconds};
 use crate::notification::{self, Kinds};
 use crate::statement::{Ending, Settlement, Statement};
+use crate::time::{later, seconds};
 
 /// How many of our own notifications are remembered, to know them when they come back.
 const REMEMBERED: usize = 64;

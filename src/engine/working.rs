@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::purpose::{Exchange, Purpose};
 use super::{Engine, Link, Output};
-use crate::link::{Epoch, StatementId};
 use crate::fault::{Fault, FaultKind};
 use crate::job::RunId;
+use crate::link::{Epoch, StatementId};
 use crate::migration::check_version;
 use crate::observer::Event;
 use crate::statement::{Promote, Recover, Recovered, Reply, Stale, Statement, Survey};
@@ -80,7 +80,8 @@ impl Engine {
             return;
         }
         // A batch refused for its content is halved and sent again at once; everything else waits a little.
-        let bisecting = matches!(fault.kind, FaultKind::Statement) && matches!(&purpose, Purpose::Exchange(it) if it.claim.is_none());
+        let bisecting = matches!(fault.kind, FaultKind::Statement)
+            && matches!(&purpose, Purpose::Exchange(it) if it.claim.is_none());
         let retry_in = if bisecting { std::time::Duration::ZERO } else { self.link(link).pause(now) };
         let statement = purpose.name();
         self.observe(Event::StatementFailed { statement, error: fault.message.clone(), retry_in });
@@ -107,7 +108,9 @@ impl Engine {
 
     fn take_in(&mut self, now: Instant, purpose: Purpose, reply: Reply) {
         match (purpose, reply) {
-            (Purpose::Check, Reply::Version { version, compatible_from }) => self.checked(now, version, compatible_from),
+            (Purpose::Check, Reply::Version { version, compatible_from }) => {
+                self.checked(now, version, compatible_from)
+            }
             (Purpose::Exchange(sent), Reply::Exchange { settled, claim }) => {
                 self.settled(now, settled);
                 if let (Some(wanted), Some(claim)) = (sent.claim, claim) {

@@ -15,7 +15,8 @@ use tokio_postgres::types::ToSql;
 
 pub(crate) use reply::{ClaimReply, Malformed, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply};
 pub(crate) use request::{
-    Checkpoint, Claim, Ending, Enqueue, History, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement, Stale, Survey,
+    Checkpoint, Claim, Ending, Enqueue, History, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement, Stale,
+    Survey,
 };
 pub(crate) use text::{Text, Texts, render};
 
@@ -123,7 +124,7 @@ impl Statement {
         }
     }
 
-    /// For log lines.
+    #[cfg(test)]
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Exchange { settle: Some(_), claim: Some(_) } => "exchange",

@@ -16,6 +16,7 @@ use super::Param;
 pub(crate) enum Ending {
     Completed,
     Dead,
+    #[cfg_attr(not(test), allow(dead_code, reason = "the settlement makes it of a run whose job was asked to stop"))]
     Cancelled,
     Retried,
     Paused,

@@ -43,6 +43,7 @@ impl Text {
         Self::Listen,
     ];
 
+    #[cfg(test)]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Claim => "claim",

@@ -31,7 +31,11 @@ fn results_and_claims_share_their_exchanges() {
     let node = world.add(config(16), vec![kind("a")]);
     world.run_until(S(5));
     assert!(world.all_finished());
-    let exchanges = world.nodes[node].statements.iter().filter(|(_, name)| matches!(*name, "exchange" | "claim" | "settle")).count();
+    let exchanges = world.nodes[node]
+        .statements
+        .iter()
+        .filter(|(_, name)| matches!(*name, "exchange" | "claim" | "settle"))
+        .count();
     assert!(exchanges <= 110, "{exchanges} exchanges for 100 batches");
 }
 
@@ -125,7 +129,8 @@ fn shares_follow_the_ratio_under_saturation() {
         world.add(config(concurrency), vec![kind("a")]);
         world.run_while(S(60), |world| world.server.claims.len() < 1_600);
         let share = |wanted: Priority| {
-            let of_it = world.server.claims.iter().take(1_600).filter(|(_, _, _, priority)| *priority == wanted).count();
+            let of_it =
+                world.server.claims.iter().take(1_600).filter(|(_, _, _, priority)| *priority == wanted).count();
             of_it as f64 / 16.0
         };
         assert!((share(Priority::High) - 75.0).abs() <= 2.0, "{concurrency}: {}", share(Priority::High));

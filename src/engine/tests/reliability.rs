@@ -204,7 +204,12 @@ fn story(seed: u64) {
     world.faults = Faults { lost_before: 20, lost_after: 20, refused: 20, notification_lost: 100, slow: 20 };
     let backoff = crate::Backoff::new(ms(100), S(2));
     let kinds = || {
-        let slow = KindRule { blocking: seed % 2 == 0, cap: Some(2), timeout: (seed % 3 == 0).then_some(S(3)), ..leased("slow", 3) };
+        let slow = KindRule {
+            blocking: seed % 2 == 0,
+            cap: Some(2),
+            timeout: (seed % 3 == 0).then_some(S(3)),
+            ..leased("slow", 3)
+        };
         [leased("fast", 4), slow].map(|rule| KindRule { backoff, ..rule }).to_vec()
     };
     let mut rules = config(4);

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
 use crate::statement::{
-    Checkpoint, Claim, ClaimReply, Ending, Promote, Recover, Recovered, Renew, Reply, Settle, Settled, Settlement, Stale, StaleRow, Statement, Survey,
-    SurveyReply,
+    Checkpoint, Claim, ClaimReply, Ending, Promote, Recover, Recovered, Renew, Reply, Settle, Settled, Settlement,
+    Stale, StaleRow, Statement, Survey, SurveyReply,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +127,8 @@ impl Server {
         let row = self.live.get_mut(&id).unwrap();
         let kind = claim.kinds.iter().position(|kind| *kind == row.kind).unwrap();
         row.run_count += 1;
-        row.state = State::Claimed { by: worker.to_owned(), expires: now + Duration::from_secs_f64(claim.leases[kind]) };
+        row.state =
+            State::Claimed { by: worker.to_owned(), expires: now + Duration::from_secs_f64(claim.leases[kind]) };
         let id = RunId { job: id, run: row.run_count };
         self.claims.push((now, id, worker.to_owned(), row.priority));
         ClaimedJob {
@@ -148,9 +149,13 @@ impl Server {
 
     fn settle_one(&mut self, worker: &str, it: &Settlement) -> Settled {
         let now = self.now;
-        let ours = |row: &Row| row.run_count == it.id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
+        let ours =
+            |row: &Row| row.run_count == it.id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
         if !self.live.get(&it.id.job).is_some_and(ours) {
-            let landed = self.journal.iter().any(|entry| entry.id == it.id && entry.by == worker && entry.what != "stale-recovered");
+            let landed = self
+                .journal
+                .iter()
+                .any(|entry| entry.id == it.id && entry.by == worker && entry.what != "stale-recovered");
             return if landed { Settled::Landed } else { Settled::Refused };
         }
         self.journal.push(Entry { id: it.id, by: worker.to_owned(), what: it.outcome.name() });
@@ -174,7 +179,8 @@ impl Server {
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> bool {
         let Some(row) = self.live.get_mut(&checkpoint.id.job) else { return false };
-        let ours = row.run_count == checkpoint.id.run && matches!(&row.state, State::Claimed { by, .. } if **by == *checkpoint.worker);
+        let ours = row.run_count == checkpoint.id.run
+            && matches!(&row.state, State::Claimed { by, .. } if **by == *checkpoint.worker);
         if ours {
             row.carry = Some(checkpoint.carry.get().to_owned());
         }
@@ -235,14 +241,19 @@ impl Server {
     }
 
     fn next_due(&self, kinds: &[&'static str]) -> Option<f64> {
-        let rows = self.live.values().filter(|row| kinds.contains(&row.kind) && row.state == State::Scheduled && row.visible > self.now);
+        let rows = self
+            .live
+            .values()
+            .filter(|row| kinds.contains(&row.kind) && row.state == State::Scheduled && row.visible > self.now);
         rows.map(|row| (row.visible - self.now).as_secs_f64()).min_by(f64::total_cmp)
     }
 
     fn survey(&self, survey: &Survey) -> SurveyReply {
         let ours = || self.live.values().filter(|row| survey.kinds.contains(&row.kind));
         let expiry = |row: &Row| match &row.state {
-            State::Claimed { by, expires } if *by != *survey.worker && *expires >= self.now => Some((*expires - self.now).as_secs_f64()),
+            State::Claimed { by, expires } if *by != *survey.worker && *expires >= self.now => {
+                Some((*expires - self.now).as_secs_f64())
+            }
             _ => None,
         };
         SurveyReply {

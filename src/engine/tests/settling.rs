@@ -31,7 +31,8 @@ fn a_failing_job_waits_longer_each_time_and_dies_at_the_backstop() {
 #[test]
 fn a_permanent_failure_is_dead_at_once() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour { verdict: Verdict::Failed { message: "no".into(), permanent: true }, ..failing() };
+    world.behaviour =
+        |_, _| Behaviour { verdict: Verdict::Failed { message: "no".into(), permanent: true }, ..failing() };
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     world.add(config(1), vec![kind("a")]);
     world.run_until(S(5));
@@ -81,7 +82,8 @@ fn a_panic_is_retried_or_dead_as_the_policy_says() {
 fn an_undecodable_job_waits_for_the_longest_backoff_or_is_dead_as_the_policy_says() {
     for (policy, claims) in [(DecodePolicy::Retry, 3), (DecodePolicy::Dead, 1)] {
         let mut world = World::new(1);
-        world.behaviour = |_, _| Behaviour { verdict: Verdict::Undecodable("cannot".into()), ..Behaviour::takes(ms(1)) };
+        world.behaviour =
+            |_, _| Behaviour { verdict: Verdict::Undecodable("cannot".into()), ..Behaviour::takes(ms(1)) };
         let mut rules = config(1);
         rules.decode_policy = policy;
         let rule = crate::registry::KindRule { backoff: Backoff::new(ms(500), S(10)), ..kind("a") };
@@ -103,6 +105,21 @@ fn a_future_that_times_out_is_dropped_and_counted_as_a_failure() {
     assert_eq!((world.entries("retried"), world.handlers(node)), (1, 0));
     world.run_until(ms(1_400));
     assert_eq!(world.server.claims.len(), 1, "a timed-out job waits at least the base");
+}
+
+#[test]
+fn a_future_that_ignores_its_time_out_is_not_put_back_while_it_runs() {
+    let mut world = World::new(1);
+    world.behaviour = |_, _| Behaviour { stuck: true, ..Behaviour::takes(S(60)) };
+    let rule = crate::registry::KindRule { timeout: Some(S(1)), lease: S(3), ..kind("a") };
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    let node = world.add(config(1), vec![rule]);
+    world.run_until(ms(5_500));
+    assert_eq!((world.entries("retried"), world.claimed_by(node)), (0, 1));
+    world.run_until(S(12));
+    let lease = world.server.live.values().next().unwrap();
+    let super::server::State::Claimed { expires, .. } = &lease.state else { panic!("still claimed") };
+    assert!(*expires < S(10), "a run that will not stop is renewed no more once the grace is over");
 }
 
 #[test]

@@ -26,7 +26,14 @@ pub(super) fn ms(n: u64) -> Duration {
 }
 
 pub(super) fn kind(name: &'static str) -> KindRule {
-    KindRule { kind: name, lease: Duration::from_secs(900), timeout: None, backoff: Backoff::default(), cap: None, blocking: false }
+    KindRule {
+        kind: name,
+        lease: Duration::from_secs(900),
+        timeout: None,
+        backoff: Backoff::default(),
+        cap: None,
+        blocking: false,
+    }
 }
 
 pub(super) fn config(concurrency: usize) -> Config {
@@ -69,7 +76,14 @@ enum Happening {
     Wake(usize),
     Tell(usize, Input),
     /// A statement arrives at the server over a connection; the flag says that its reply gets lost.
-    Arrive { node: usize, link: Link, epoch: u64, id: StatementId, statement: Box<Statement>, reply_lost: bool },
+    Arrive {
+        node: usize,
+        link: Link,
+        epoch: u64,
+        id: StatementId,
+        statement: Box<Statement>,
+        reply_lost: bool,
+    },
     HandlerEnds(usize, RunId, Option<Verdict>),
     Do(usize),
 }
@@ -359,7 +373,15 @@ impl World {
         self.schedule(TRIP / 2 + slow, Happening::Arrive { node, link, epoch, id, statement, reply_lost });
     }
 
-    fn arrive(&mut self, node: usize, link: Link, epoch: u64, id: StatementId, statement: &Statement, reply_lost: bool) {
+    fn arrive(
+        &mut self,
+        node: usize,
+        link: Link,
+        epoch: u64,
+        id: StatementId,
+        statement: &Statement,
+        reply_lost: bool,
+    ) {
         if !self.server_up {
             return;
         }
@@ -416,7 +438,10 @@ impl World {
         let running = &self.nodes[node].handlers;
         assert!(running.len() <= self.nodes[node].concurrency, "never more handlers than slots");
         let of_kind = running.values().filter(|other| **other == kind).count();
-        assert!(self.nodes[node].caps[kind].is_none_or(|cap| of_kind <= cap), "never more handlers of a kind than its cap");
+        assert!(
+            self.nodes[node].caps[kind].is_none_or(|cap| of_kind <= cap),
+            "never more handlers of a kind than its cap"
+        );
         if report_start {
             self.schedule(Duration::ZERO, Happening::Tell(node, Input::Started(id)));
         }
@@ -498,5 +523,11 @@ impl World {
 }
 
 fn refused() -> Fault {
-    Fault { kind: FaultKind::Transient, outcome: OutcomeKnown::NotDone, message: "refused for now".to_owned(), code: None, source: None }
+    Fault {
+        kind: FaultKind::Transient,
+        outcome: OutcomeKnown::NotDone,
+        message: "refused for now".to_owned(),
+        code: None,
+        source: None,
+    }
 }
