@@ -1,4 +1,4 @@
-//! One connection: how it is opened, and how a statement runs on it.
+//! One connection, and how a statement runs on it.
 //!
 //! A client must be created, used and dropped outside async tasks, so all of this happens on venturi's own threads.
 
@@ -6,32 +6,29 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use postgres::fallible_iterator::FallibleIterator;
-use postgres::{CancelToken, Client, NoTls, Row, Statement as Prepared};
+use postgres::{CancelToken, Client, Row, Statement as Prepared};
 use tokio_postgres::types::ToSql;
 
 use crate::Database;
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::statement::{Command, Reply, SESSION, Statement, Text, Texts};
+use crate::statement::{Command, Reply, Statement, Text, Texts};
+
+use super::host::Host;
 
 /// Where a connection leads, and the statements of the schema there.
 pub(super) struct Address {
-    config: postgres::Config,
+    hosts: Vec<Host>,
     texts: Texts,
 }
 
 impl Address {
     pub(super) fn new(database: &Database) -> Self {
-        Self { config: database.config().clone().into(), texts: Texts::new(database.schema_name()) }
+        Self { hosts: Host::all(database.config()), texts: Texts::new(database.schema_name()) }
     }
 
     /// Opens a client with the session's settings made.
-    ///
-    /// It can't be given one deadline for everything: `connect_timeout` bounds the socket's part, for each host. A
-    /// server that accepts and then says nothing holds the thread until it is gone.
     pub(super) fn open(&self) -> Result<Client, Fault> {
-        let mut client = self.config.connect(NoTls).map_err(Fault::from_postgres)?;
-        client.batch_execute(SESSION).map_err(Fault::from_postgres)?;
-        Ok(client)
+        Host::open_any(&self.hosts)
     }
 }
 

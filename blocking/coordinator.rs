@@ -40,6 +40,7 @@ pub(super) struct Coordinator<S> {
     work: LinkThreads,
     watch: LinkThreads,
     handlers: Handlers<S>,
+    shutdown: CancellationToken,
 }
 
 impl<S: Send + Sync + 'static> Coordinator<S> {
@@ -47,11 +48,8 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
     pub(super) fn run(parts: Parts<S>, shutdown: &CancellationToken) -> Result<ShutdownReport, Error> {
         let mut this = Self::new(parts, shutdown);
         let sender = this.sender.clone();
-        let wake = move || {
-            let _ = sender.send(Input::Shutdown);
-        };
         // Called at once if it is cancelled already.
-        let _hook = shutdown.on_cancel(Box::new(wake));
+        let _hook = shutdown.on_cancel(Box::new(move || drop(sender.send(Input::Shutdown))));
         let result = this.drive();
         this.end();
         result
@@ -68,6 +66,7 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
             watch: LinkThreads::new("venturi-watch", &database),
             inputs,
             sender,
+            shutdown: shutdown.clone(),
         }
     }
 
@@ -97,6 +96,11 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
     }
 
     fn pass(&mut self, input: Input) {
+        // A handler that the shutdown woke may report before the shutdown does, and must not seem to make room for a
+        // claim. The engine takes note once.
+        if self.shutdown.is_cancelled() {
+            self.engine.input(now(), Input::Shutdown);
+        }
         if let Input::Finished(id, _) = &input {
             self.handlers.forget(*id);
         }

@@ -140,9 +140,9 @@ struct Session {
 
 impl Session {
     fn run(&self, tell: &impl Fn(News)) {
-        let served = guarded(|| self.serve(tell));
-        // The client panics when it cannot have a socket of its own for its runtime.
-        let end = served.unwrap_or_else(|panic| Err(Fault::link(format!("the connection's thread {panic}"))));
+        // Whoever waits for an answer must hear of the end, also of one that should not be.
+        let end = guarded(|| self.serve(tell))
+            .unwrap_or_else(|panic| Err(Fault::link(format!("the connection's thread {panic}"))));
         if let Err(fault) = end {
             tell(News::Lost(fault));
         }

@@ -41,6 +41,7 @@ mod clock;
 mod connection;
 mod coordinator;
 mod handlers;
+mod host;
 mod link;
 mod migrate;
 mod queue;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::iter;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -10,17 +9,13 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use crate::error::Error;
 use crate::knobs::random_seed;
 use crate::link::Epoch;
-use crate::producer::{CallId, Input, MAX_ROWS, Output, Producer};
+use crate::producer::{CallId, Input, Output, Producer, Request, Response, batches, partly};
 use crate::statement::NewJob;
-use crate::{Database, Effect, Enqueued, JobId, Submit, Task};
+use crate::{Database, Effect, Enqueued, JobId, RecoveredStale, Submit, Task};
 
 use super::clock::now;
 use super::link::{LinkThreads, News};
 use super::threads;
-
-/// The most payload that one statement of [`Queue::enqueue_many`] carries: larger ones save nothing, and hold memory on
-/// both sides.
-const MAX_BYTES: usize = 8_000_000;
 
 const THREAD: &str = "venturi-queue";
 
@@ -41,11 +36,11 @@ struct Handle {
 }
 
 enum Message {
-    Call(Vec<NewJob>, Sender<Answer>),
+    Call(Request, Sender<Answer>),
     Input(Input),
 }
 
-type Answer = Result<Vec<i64>, Error>;
+type Answer = Result<Response, Error>;
 
 impl Queue {
     /// Connects, and checks that the tables are there.
@@ -75,7 +70,7 @@ impl Queue {
         let owner = Owner::new(database, inbox, messages.clone());
         threads::spawn(THREAD.to_owned(), || owner.run()).map_err(|error| threads::cannot_start(THREAD, error))?;
         let queue = Self { handle: Arc::new(Handle { messages, database: database.clone() }) };
-        queue.handle.call(Vec::new())?;
+        queue.handle.call(Request::Probe)?;
         Ok(queue)
     }
 
@@ -120,8 +115,9 @@ impl Queue {
     /// several statements, one after the other. All tasks are written as JSON before the first is stored.
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue). [`ErrorKind::Payload`] means that none was stored. The other kinds are about one
-    /// statement of several: what went before it is stored, what should have come after it is not.
+    /// As [`enqueue`](Self::enqueue). When a task can't be written as JSON, nothing is stored. When a later statement
+    /// fails after an earlier one was committed, the kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the
+    /// message says how many jobs, from the first on, are stored for certain.
     ///
     /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
     pub fn enqueue_many<'a, T, I>(&self, tasks: I) -> Result<Vec<Enqueued>, Error>
@@ -130,31 +126,28 @@ impl Queue {
         I: IntoIterator<Item: Into<Submit<'a, T>>>,
     {
         let jobs = tasks.into_iter().map(|task| task.into().into_job()).collect::<Result<Vec<_>, _>>()?;
-        let mut stored = Vec::with_capacity(jobs.len());
+        let total = jobs.len();
+        let mut stored = Vec::with_capacity(total);
         for batch in batches(jobs) {
-            stored.extend(self.handle.store(batch)?);
+            stored.extend(self.handle.store(batch).map_err(|error| partly(stored.len(), total, error))?);
         }
         Ok(stored)
     }
-}
 
-/// Cuts off as many rows as one statement takes, until none is left.
-fn batches(jobs: Vec<NewJob>) -> impl Iterator<Item = Vec<NewJob>> {
-    let mut jobs = jobs.into_iter().peekable();
-    iter::from_fn(move || {
-        let mut batch = vec![jobs.next()?];
-        let mut bytes = batch.iter().map(size).sum::<usize>();
-        while batch.len() < MAX_ROWS {
-            let Some(job) = jobs.next_if(|job| bytes + size(job) <= MAX_BYTES) else { break };
-            bytes += size(&job);
-            batch.push(job);
+    /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
+    ///
+    /// Workers do this by themselves. It is for administration, and for a sweeper beside workers that are all busy. Each
+    /// job counts a failure and waits for the default backoff, as this handle knows no task's own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server cannot be reached,
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) when it refuses. Repeating the call is harmless.
+    pub fn recover_stale(&self) -> Result<RecoveredStale, Error> {
+        match self.handle.call(Request::RecoverStale)? {
+            Response::Recovered(done) => Ok(done),
+            Response::Ready | Response::Enqueued(_) => Err(threads::has_ended(THREAD)),
         }
-        Some(batch)
-    })
-}
-
-fn size(job: &NewJob) -> usize {
-    job.payload.get().len()
+    }
 }
 
 impl fmt::Debug for Queue {
@@ -165,15 +158,17 @@ impl fmt::Debug for Queue {
 
 impl Handle {
     fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
-        let ids = self.call(jobs)?;
+        let Response::Enqueued(ids) = self.call(Request::Enqueue(jobs))? else {
+            return Err(threads::has_ended(THREAD));
+        };
         Ok(ids.into_iter().map(|id| Enqueued { id: JobId(id), effect: Effect::Inserted }).collect())
     }
 
     /// Blocks until the owner has an answer, which it always has in the end: the producer's calls have deadlines.
-    fn call(&self, jobs: Vec<NewJob>) -> Answer {
+    fn call(&self, request: Request) -> Answer {
         let (answer, answers) = bounded(1);
         // If the owner is gone, the answer's sender is dropped with the message.
-        let _ = self.messages.send(Message::Call(jobs, answer));
+        let _ = self.messages.send(Message::Call(request, answer));
         answers.recv().unwrap_or_else(|_| Err(threads::has_ended(THREAD)))
     }
 }
@@ -234,10 +229,10 @@ impl Owner {
     fn pass(&mut self, message: Message) {
         let input = match message {
             Message::Input(input) => input,
-            Message::Call(jobs, answer) => {
+            Message::Call(request, answer) => {
                 self.calls += 1;
                 self.answers.insert(self.calls, answer);
-                Input::Call(self.calls, jobs)
+                Input::Call(self.calls, request)
             }
         };
         self.producer.input(now(), input);

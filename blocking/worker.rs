@@ -4,7 +4,6 @@ use std::fmt;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
 
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
@@ -120,16 +119,6 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     }
 
     knobs::knobs!();
-
-    /// How long handlers that still run after the shutdown's time are waited for before the log says so
-    /// (`waiting_for_thread`). Default: the time-out of the worker, else zero.
-    ///
-    /// It changes nothing else: they are waited for without bound in any case.
-    #[must_use]
-    pub fn handler_grace(mut self, grace: Duration) -> Self {
-        self.config.set_handler_grace(grace);
-        self
-    }
 
     /// Checks everything and makes the worker. It connects to nothing yet.
     ///

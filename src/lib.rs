@@ -71,6 +71,7 @@ pub use error::{Error, ErrorKind};
 pub use job::JobId;
 pub use journal::{JournalEntry, JournalEvent};
 pub use outcome::{Outcome, TaskError};
+pub use producer::RecoveredStale;
 pub use report::{LeftClaimed, LeftReason, ShutdownReport};
 pub use submit::{Effect, Enqueued, Submit};
 pub use task::{Priority, Task};

@@ -6,31 +6,72 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::iter;
 use std::time::{Duration, Instant};
 
+use crate::Backoff;
+use crate::config::{DEFAULT_BACKSTOP, DEFAULT_JITTER};
 use crate::error::{Error, ErrorKind};
 use crate::fault::{Fault, FaultKind};
 use crate::link::{Epoch, LinkState, StatementId};
 use crate::migration::check_version;
 use crate::notification;
-use crate::statement::{Enqueue, NewJob, Reply, Statement};
+use crate::statement::{Enqueue, NewJob, Recover, Recovered, Recovery, Reply, Stale, StaleRow, Statement};
 use crate::time::{later, seconds, sooner};
 
 /// The most rows that one statement inserts; more calls wait for the next.
-pub(crate) const MAX_ROWS: usize = 1_000;
+const MAX_ROWS: usize = 1_000;
 
 /// How long a caller waits at most, by default.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The most payload that one statement inserts: larger ones save nothing, and hold memory on both sides.
+const MAX_BYTES: usize = 8_000_000;
+
+/// How many expired claims one call recovers at most in one pass; more take more passes.
+const RECOVERY_PASS: i32 = 500;
+
+/// "Without bound" as a look-back, in seconds.
+const UNBOUNDED: f64 = 1e9;
+
 /// Names a call.
 pub(crate) type CallId = u64;
+
+/// What a caller wants.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// To know whether the queue can be used.
+    Probe,
+    /// These rows inserted.
+    Enqueue(Vec<NewJob>),
+    /// Claims whose leases ran out put back.
+    RecoverStale,
+}
+
+/// What a caller gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Response {
+    Ready,
+    /// The ids in the order of the rows.
+    Enqueued(Vec<i64>),
+    Recovered(RecoveredStale),
+}
+
+/// What recovering expired claims did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecoveredStale {
+    /// Jobs that run again.
+    pub repended: u64,
+    /// Jobs that went to dead, because this was the last failure that the backstop allows.
+    pub dead: u64,
+}
 
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum Input {
     Tick,
-    /// Somebody wants these rows inserted. No rows: somebody wants to know whether the queue can be used.
-    Call(CallId, Vec<NewJob>),
+    Call(CallId, Request),
     Connected(Epoch),
     Lost(Epoch, Fault),
     Reply(StatementId, Result<Reply, Fault>),
@@ -44,13 +85,20 @@ pub(crate) enum Output {
     Connect(Epoch),
     Disconnect,
     Execute(StatementId, Statement),
-    /// The ids in the order of the call's rows.
-    Answer(CallId, Result<Vec<i64>, Error>),
+    Answer(CallId, Result<Response, Error>),
     Stopped,
 }
 
 #[derive(Debug)]
 struct Call {
+    id: CallId,
+    request: Request,
+    deadline: Instant,
+}
+
+/// A call whose rows are being inserted.
+#[derive(Debug)]
+struct Insert {
     id: CallId,
     jobs: Vec<NewJob>,
     deadline: Instant,
@@ -59,8 +107,10 @@ struct Call {
 #[derive(Debug)]
 enum Purpose {
     Check,
-    Enqueue(Vec<Call>),
-    Notify(Vec<(CallId, Vec<i64>)>),
+    Enqueue(Vec<Insert>),
+    Notify(Vec<(CallId, Response)>),
+    Stale(CallId, RecoveredStale),
+    Recover(CallId, RecoveredStale),
 }
 
 /// Decides for a `Queue`; driven as the worker's engine is.
@@ -71,7 +121,9 @@ pub(crate) struct Producer {
     checked: bool,
     waiting: VecDeque<Call>,
     /// Committed rows whose notification is not sent yet.
-    stored: Vec<(CallId, Vec<i64>)>,
+    stored: Vec<(CallId, Response)>,
+    /// The recovery that goes on: what it has done, and the rows that it found.
+    recovery: Option<(CallId, RecoveredStale, Vec<Recovery>)>,
     ready: BTreeSet<String>,
     due: BTreeMap<String, f64>,
     /// After a refused batch its calls go one by one: one of them is at fault, the others are not.
@@ -90,6 +142,7 @@ impl Producer {
             checked: false,
             waiting: VecDeque::new(),
             stored: Vec::new(),
+            recovery: None,
             ready: BTreeSet::new(),
             due: BTreeMap::new(),
             alone: 0,
@@ -103,7 +156,9 @@ impl Producer {
     pub(crate) fn input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Tick => {}
-            Input::Call(id, jobs) => self.waiting.push_back(Call { id, jobs, deadline: later(now, CALL_TIMEOUT) }),
+            Input::Call(id, request) => {
+                self.waiting.push_back(Call { id, request, deadline: later(now, CALL_TIMEOUT) });
+            }
             Input::Connected(epoch) if self.link.is_current(epoch) => self.link.up(),
             Input::Connected(_) => {}
             Input::Lost(epoch, fault) => self.lost(now, epoch, &fault),
@@ -148,7 +203,8 @@ impl Producer {
                 self.outbox.push_back(Output::Execute(id, statement));
             }
         }
-        if self.closed && self.waiting.is_empty() && self.stored.is_empty() && self.link.purpose().is_none() {
+        let idle = self.waiting.is_empty() && self.stored.is_empty() && self.recovery.is_none();
+        if self.closed && idle && self.link.purpose().is_none() {
             self.stopped = true;
             self.outbox.push_back(Output::Stopped);
         }
@@ -156,7 +212,7 @@ impl Producer {
 
     /// A queue that nobody uses does not reconnect by itself.
     fn wants_link(&self) -> bool {
-        self.link.is_up() || !self.waiting.is_empty() || !self.stored.is_empty()
+        self.link.is_up() || !self.waiting.is_empty() || !self.stored.is_empty() || self.recovery.is_some()
     }
 
     fn next(&mut self) -> Option<(Statement, Purpose)> {
@@ -167,33 +223,45 @@ impl Producer {
             let answers = std::mem::take(&mut self.stored);
             return Some((self.notification(), Purpose::Notify(answers)));
         }
-        let calls = self.gather();
-        if calls.is_empty() {
-            return None;
+        if let Some((id, done, rows)) = self.recovery.take() {
+            return Some(next_recovery(id, done, rows));
         }
-        let rows = calls.iter().flat_map(|call| call.jobs.iter().cloned()).collect();
-        Some((Statement::Enqueue(Enqueue { rows }), Purpose::Enqueue(calls)))
+        let inserts = self.gather();
+        if inserts.is_empty() {
+            // What stopped the gathering was a call of another kind.
+            let call = self.waiting.pop_front()?;
+            return Some(next_recovery(call.id, RecoveredStale::default(), Vec::new()));
+        }
+        let rows = inserts.iter().flat_map(|call| call.jobs.iter().cloned()).collect();
+        Some((Statement::Enqueue(Enqueue { rows }), Purpose::Enqueue(inserts)))
     }
 
     /// The calls of the next insert; probes are answered on the way.
-    fn gather(&mut self) -> Vec<Call> {
-        let mut calls: Vec<Call> = Vec::new();
+    fn gather(&mut self) -> Vec<Insert> {
+        let mut inserts: Vec<Insert> = Vec::new();
         let mut rows = 0;
-        while let Some(call) = self.waiting.front() {
-            let full = !calls.is_empty() && (rows + call.jobs.len() > MAX_ROWS || self.alone > 0);
-            if full {
+        loop {
+            let Some(Call { request, .. }) = self.waiting.front() else { break };
+            let more = match request {
+                Request::Probe => 0,
+                Request::Enqueue(jobs) => jobs.len(),
+                Request::RecoverStale => break,
+            };
+            if more > 0 && !inserts.is_empty() && (rows + more > MAX_ROWS || self.alone > 0) {
                 break;
             }
-            let Some(call) = self.waiting.pop_front() else { break };
-            if call.jobs.is_empty() {
-                self.answer(call.id, Ok(Vec::new()));
-                continue;
+            let Some(Call { id, request, deadline }) = self.waiting.pop_front() else { break };
+            match request {
+                Request::Enqueue(jobs) if !jobs.is_empty() => {
+                    rows += jobs.len();
+                    inserts.push(Insert { id, jobs, deadline });
+                }
+                Request::Enqueue(_) => self.answer(id, Ok(Response::Enqueued(Vec::new()))),
+                Request::Probe | Request::RecoverStale => self.answer(id, Ok(Response::Ready)),
             }
-            rows += call.jobs.len();
-            calls.push(call);
         }
-        self.alone = self.alone.saturating_sub(calls.len());
-        calls
+        self.alone = self.alone.saturating_sub(inserts.len());
+        inserts
     }
 
     /// One notification for everything stored since the last: kinds that are ready, else those that will be due.
@@ -231,28 +299,69 @@ impl Producer {
                 }
             }
             (Purpose::Enqueue(calls), Reply::Enqueued(ids)) => self.stored_rows(calls, ids),
-            (Purpose::Notify(answers), _) => {
-                for (id, ids) in answers {
-                    self.answer(id, Ok(ids));
-                }
-            }
+            (Purpose::Notify(answers), _) => self.answer_all(answers),
+            (Purpose::Stale(id, done), Reply::Stale(rows)) => self.found_stale(id, done, rows),
+            (Purpose::Recover(id, done), Reply::Recovered(rows)) => self.recovered(id, done, rows),
             (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
         }
     }
 
-    fn stored_rows(&mut self, calls: Vec<Call>, ids: Vec<i64>) {
+    fn stored_rows(&mut self, inserts: Vec<Insert>, ids: Vec<i64>) {
         let mut ids = ids.into_iter();
-        for call in calls {
-            for job in &call.jobs {
-                if job.delay > 0.0 {
-                    let soonest = self.due.entry(job.kind.to_string()).or_insert(job.delay);
-                    *soonest = soonest.min(job.delay);
-                } else {
-                    self.ready.insert(job.kind.to_string());
-                }
+        for insert in inserts {
+            for job in &insert.jobs {
+                self.announce(job.kind.to_string(), job.delay);
             }
-            let own = ids.by_ref().take(call.jobs.len()).collect();
-            self.stored.push((call.id, own));
+            let own = ids.by_ref().take(insert.jobs.len()).collect();
+            self.stored.push((insert.id, Response::Enqueued(own)));
+        }
+    }
+
+    fn announce(&mut self, kind: String, delay: f64) {
+        if delay > 0.0 {
+            let soonest = self.due.entry(kind).or_insert(delay);
+            *soonest = soonest.min(delay);
+        } else {
+            self.ready.insert(kind);
+        }
+    }
+
+    fn answer_all(&mut self, answers: Vec<(CallId, Response)>) {
+        for (id, response) in answers {
+            self.answer(id, Ok(response));
+        }
+    }
+
+    /// Decides what becomes of expired claims. A queue knows no kinds, so all have the default backoff and backstop.
+    fn found_stale(&mut self, id: CallId, done: RecoveredStale, rows: Vec<StaleRow>) {
+        let recovery = |row: StaleRow| {
+            let failures = row.failure_count.saturating_add(1).unsigned_abs();
+            let delay = Backoff::default().recovery_delay(failures, DEFAULT_JITTER, row.id.job);
+            let dead = DEFAULT_BACKSTOP.is_some_and(|most| failures >= most);
+            Recovery { id: row.id, claimed_by: row.claimed_by, dead, delay: delay.as_secs_f64() }
+        };
+        if rows.is_empty() {
+            self.stored.push((id, Response::Recovered(done)));
+        } else {
+            self.recovery = Some((id, done, rows.into_iter().map(recovery).collect()));
+        }
+    }
+
+    /// Looks again until a pass recovers nothing.
+    fn recovered(&mut self, id: CallId, mut done: RecoveredStale, rows: Vec<Recovered>) {
+        let nothing = rows.is_empty();
+        for row in rows {
+            if row.dead {
+                done.dead += 1;
+            } else {
+                done.repended += 1;
+                self.announce(row.kind, row.delay);
+            }
+        }
+        if nothing {
+            self.stored.push((id, Response::Recovered(done)));
+        } else {
+            self.recovery = Some((id, done, Vec::new()));
         }
     }
 
@@ -266,7 +375,8 @@ impl Producer {
         if matches!(fault.kind, FaultKind::Fatal(_)) {
             self.refuse_all(&fault.to_error("connecting the queue"));
         }
-        let (probes, calls) = std::mem::take(&mut self.waiting).into_iter().partition(|call| call.jobs.is_empty());
+        let is_probe = |call: &Call| matches!(call.request, Request::Probe);
+        let (probes, calls) = std::mem::take(&mut self.waiting).into_iter().partition(is_probe);
         self.waiting = calls;
         let probes: VecDeque<Call> = probes;
         for probe in probes {
@@ -283,16 +393,16 @@ impl Producer {
                 }
             }
             Purpose::Enqueue(calls) => self.insert_failed(now, calls, fault),
-            Purpose::Notify(answers) => {
-                // The rows are committed. Workers find them when they poll.
-                for (id, ids) in answers {
-                    self.answer(id, Ok(ids));
-                }
+            // The rows are committed. Workers find them when they poll.
+            Purpose::Notify(answers) => self.answer_all(answers),
+            // Nothing is lost by it, and what was put back already is counted nowhere else.
+            Purpose::Stale(id, _) | Purpose::Recover(id, _) => {
+                self.answer(id, Err(fault.to_error("recovering expired claims")));
             }
         }
     }
 
-    fn insert_failed(&mut self, now: Instant, calls: Vec<Call>, fault: &Fault) {
+    fn insert_failed(&mut self, now: Instant, calls: Vec<Insert>, fault: &Fault) {
         match fault.kind {
             FaultKind::Link => {
                 for call in calls {
@@ -326,20 +436,16 @@ impl Producer {
         }
     }
 
-    fn wait_again(&mut self, calls: Vec<Call>) {
-        for call in calls.into_iter().rev() {
-            self.waiting.push_front(call);
+    fn wait_again(&mut self, inserts: Vec<Insert>) {
+        for Insert { id, jobs, deadline } in inserts.into_iter().rev() {
+            self.waiting.push_front(Call { id, request: Request::Enqueue(jobs), deadline });
         }
     }
 
     fn give_up_late_calls(&mut self, now: Instant) {
         while let Some(late) = self.waiting.iter().position(|call| call.deadline <= now) {
             let Some(call) = self.waiting.remove(late) else { return };
-            let why = "the server could not be reached in time";
-            self.answer(
-                call.id,
-                Err(Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}; try again later"))),
-            );
+            self.answer(call.id, Err(in_vain(&call.request)));
         }
     }
 
@@ -349,9 +455,58 @@ impl Producer {
         }
     }
 
-    fn answer(&mut self, id: CallId, answer: Result<Vec<i64>, Error>) {
+    fn answer(&mut self, id: CallId, answer: Result<Response, Error>) {
         self.outbox.push_back(Output::Answer(id, answer));
     }
+}
+
+/// What to tell a caller whose request could not be sent in time.
+fn in_vain(request: &Request) -> Error {
+    let why = "the server could not be reached in time; try again later";
+    match request {
+        Request::Enqueue(_) => Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}")),
+        Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
+    }
+}
+
+/// Writes what was found, or looks for more.
+fn next_recovery(id: CallId, done: RecoveredStale, rows: Vec<Recovery>) -> (Statement, Purpose) {
+    if rows.is_empty() {
+        // Nobody is called so: all claims are somebody else's.
+        let stale = Stale { worker: "".into(), look_back: UNBOUNDED, most: RECOVERY_PASS };
+        (Statement::Stale(stale), Purpose::Stale(id, done))
+    } else {
+        (Statement::Recover(Recover { rows }), Purpose::Recover(id, done))
+    }
+}
+
+/// Cuts off as many rows as one statement takes, until none is left.
+pub(crate) fn batches(jobs: Vec<NewJob>) -> impl Iterator<Item = Vec<NewJob>> {
+    let mut jobs = jobs.into_iter().peekable();
+    iter::from_fn(move || {
+        let mut batch = vec![jobs.next()?];
+        let mut bytes = batch.iter().map(size).sum::<usize>();
+        while batch.len() < MAX_ROWS {
+            let Some(job) = jobs.next_if(|job| bytes + size(job) <= MAX_BYTES) else { break };
+            bytes += size(&job);
+            batch.push(job);
+        }
+        Some(batch)
+    })
+}
+
+fn size(job: &NewJob) -> usize {
+    job.payload.get().len()
+}
+
+/// What to tell a caller of several statements of which one failed: once something is stored, the same call must not be
+/// repeated as it was.
+pub(crate) fn partly(stored: usize, total: usize, error: Error) -> Error {
+    if stored == 0 {
+        return error;
+    }
+    let what = format!("the first {stored} of {total} jobs are enqueued; for the ones after them: {error}");
+    Error::new(ErrorKind::Unknown, what).with_source(error.into())
 }
 
 fn not_enqueued(why: &str, fault: &Fault) -> Error {
@@ -361,3 +516,6 @@ fn not_enqueued(why: &str, fault: &Fault) -> Error {
         None => error,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,15 @@
 use std::panic::panic_any;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::ask::{Ask, Desk};
+use crate::departure::Departure;
 use crate::job::RunId;
-use crate::{Context, Outcome, Priority, Task, TaskError};
+use crate::{CancellationToken, Context, Outcome, Priority, Task, TaskError};
 
 /// A task that does what its payload says.
 #[derive(Serialize, Deserialize)]
@@ -94,6 +97,13 @@ impl BlockingHandler<()> for Script {
     }
 }
 
+/// No handler here asks anything.
+struct NoDesk;
+
+impl Desk for NoDesk {
+    fn ask(&self, _: RunId, _: Ask) {}
+}
+
 fn json(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
@@ -109,7 +119,8 @@ fn report_of(payload: &str, carry: Option<&str>) -> Report {
         payload: json(payload),
         carry: carry.map(json),
     };
-    run::<(), Script>(&job, CancellationToken::new(), &())
+    let (token, departure) = (CancellationToken::new(), Departure::new(|_| ()));
+    run::<(), Script>(&job, Ties { token, desk: Arc::new(NoDesk), departure }, &())
 }
 
 fn verdict_of(script: &str) -> Verdict {

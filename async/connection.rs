@@ -1,0 +1,192 @@
+//! One connection: opened with our session settings, and moving only while it is polled.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::try_join;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage};
+
+use crate::Database;
+use crate::fault::{Fault, FaultKind};
+use crate::statement::SESSION;
+
+use super::net::{Address, Host, Stream, within};
+
+/// Used only where a time-out was taken out of the settings by hand.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asked of every server, whatever the settings want: a queue has no use for one that takes no writes.
+const IS_READ_ONLY: &str = "SHOW transaction_read_only";
+
+/// An open connection; its two halves may be borrowed apart.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) traffic: Traffic,
+}
+
+impl Connection {
+    /// Connects to the first server that takes writes, and makes the session's settings.
+    ///
+    /// Each address has the whole of `connect_timeout` for socket, start-up, log-in and settings together.
+    pub(super) async fn open(database: &Database) -> Result<Self, Fault> {
+        let config = database.config();
+        let patience = config.get_connect_timeout().copied().unwrap_or(PATIENCE);
+        let mut faults = Vec::new();
+        for host in Host::all(config) {
+            match open_host(&host, config, patience).await {
+                Ok(connection) => return Ok(connection),
+                Err(fault) => faults.push(Fault { message: format!("{host}: {}", fault.message), ..fault }),
+            }
+        }
+        Err(weightiest(faults))
+    }
+}
+
+async fn open_host(host: &Host, config: &Config, patience: Duration) -> Result<Connection, Fault> {
+    let addresses = host.addresses(patience).await.map_err(|error| unreachable(&error))?;
+    let mut faults = Vec::new();
+    for address in addresses {
+        match within(patience, async { Ok(open_address(&address, config).await) }).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(fault)) => faults.push(fault),
+            Err(late) => faults.push(unreachable(&late)),
+        }
+    }
+    Err(weightiest(faults))
+}
+
+async fn open_address(address: &Address, config: &Config) -> Result<Connection, Fault> {
+    let stream = Stream::connect(address, config).await.map_err(|error| unreachable(&error))?;
+    let login = match address {
+        Address::Tcp(_) => config.connect_raw(stream, NoTls).await,
+        #[cfg(unix)]
+        Address::Unix(_) => config.clone().ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await,
+    };
+    let (client, raw) = login.map_err(|error| Fault::from_postgres(error).not_sent())?;
+    let mut connection = Connection { client, traffic: Traffic(Ok(raw)) };
+    connection.settle_in().await?;
+    Ok(connection)
+}
+
+impl Connection {
+    async fn settle_in(&mut self) -> Result<(), Fault> {
+        // After the settings, which undo a role's own default of read-only transactions.
+        let questions = try_join(self.client.batch_execute(SESSION), self.client.simple_query(IS_READ_ONLY));
+        let ((), answer) = self.traffic.carry(questions).await.map_err(Fault::not_sent)?;
+        let read_only = answer.iter().any(|it| matches!(it, SimpleQueryMessage::Row(row) if row.get(0) == Some("on")));
+        if read_only { Err(takes_no_writes()) } else { Ok(()) }
+    }
+}
+
+fn unreachable(error: &io::Error) -> Fault {
+    Fault::link(error.to_string()).not_sent()
+}
+
+fn takes_no_writes() -> Fault {
+    let fault = Fault::link("the server takes no writes (it is a standby, or about to be one)").not_sent();
+    Fault { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION), ..fault }
+}
+
+/// What stands for several failed attempts: a refusal that no waiting mends says more than any other answer of a
+/// server, and that more than no answer. The message tells them all.
+fn weightiest(faults: Vec<Fault>) -> Fault {
+    let weight = |fault: &Fault| (matches!(fault.kind, FaultKind::Fatal(_)), fault.code.is_some());
+    let message = faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
+    let fault = faults.into_iter().max_by_key(weight);
+    Fault { message, ..fault.unwrap_or_else(|| Fault::link("no address is known").not_sent()) }
+}
+
+type Raw = tokio_postgres::Connection<Stream, NoTlsStream>;
+
+/// Both directions of a connection. Nothing is sent or received unless it is polled. Once it has ended, it goes on
+/// telling why.
+pub(super) struct Traffic(Result<Raw, Fault>);
+
+impl Traffic {
+    /// The text of the next notification, or why there will be none. To be polled until it is pending.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<String, Fault>> {
+        let raw = match &mut self.0 {
+            Ok(raw) => raw,
+            Err(fault) => return Poll::Ready(Err(fault.clone())),
+        };
+        let end = loop {
+            // Not its `Future`, which throws notifications away.
+            match raw.poll_message(cx) {
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(it)))) => {
+                    return Poll::Ready(Ok(it.payload().to_owned()));
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => break Fault::from_postgres(error),
+                Poll::Ready(None) => break Fault::link("the connection was closed"),
+                Poll::Pending => return Poll::Pending,
+            }
+        };
+        // Dropping it fails what still waits for answers.
+        self.0 = Err(end.clone());
+        Poll::Ready(Err(end))
+    }
+
+    /// Completes `talk`, a conversation over this connection.
+    pub(super) async fn carry<T>(&mut self, talk: impl Future<Output = Result<T, Error>>) -> Result<T, Fault> {
+        let mut talk = pin!(talk);
+        poll_fn(|cx| {
+            // First what is said, then the transport, then what that brought.
+            if let Poll::Ready(result) = talk.as_mut().poll(cx) {
+                return Poll::Ready(result.map_err(Fault::from_postgres));
+            }
+            let end = loop {
+                match self.poll(cx) {
+                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Err(fault)) => break Some(fault),
+                    Poll::Pending => break None,
+                }
+            };
+            match (talk.as_mut().poll(cx), end) {
+                (Poll::Ready(Err(error)), Some(fault)) if error.is_closed() => Poll::Ready(Err(fault)),
+                (Poll::Ready(result), _) => Poll::Ready(result.map_err(Fault::from_postgres)),
+                (Poll::Pending, Some(fault)) => Poll::Ready(Err(fault)),
+                (Poll::Pending, None) => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+impl std::fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Traffic").field(&self.0.as_ref().map(|_| "up")).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn fault(kind: FaultKind, message: &str) -> Fault {
+        Fault { kind, ..Fault::link(message) }
+    }
+
+    #[test]
+    fn a_refusal_outweighs_a_server_that_is_away() {
+        let refusal = fault(FaultKind::Fatal(ErrorKind::Authentication), "b: no");
+        let away = || fault(FaultKind::Link, "a: away");
+        let sum = weightiest(vec![away(), refusal, away()]);
+        assert!(matches!(sum.kind, FaultKind::Fatal(ErrorKind::Authentication)));
+        assert_eq!(sum.message, "a: away; b: no; a: away");
+    }
+
+    #[test]
+    fn a_standby_outweighs_a_server_that_is_away() {
+        let sum = weightiest(vec![takes_no_writes(), fault(FaultKind::Link, "a: away")]);
+        assert_eq!(sum.to_error("connecting").kind(), ErrorKind::ReadOnly);
+        assert_eq!(weightiest(Vec::new()).to_error("connecting").kind(), ErrorKind::Unavailable);
+    }
+}

@@ -1,0 +1,87 @@
+//! One statement of the engine as a conversation with the server.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use futures_util::future::{join_all, join3, try_join_all};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement as Prepared};
+
+use crate::fault::{Fault, FaultKind, OutcomeKnown};
+use crate::statement::{Command, Reply, Statement, Text, Texts};
+
+/// What speaks over one connection, with the statements that are prepared on it.
+pub(super) struct Speaker {
+    client: Client,
+    texts: Texts,
+    prepared: RefCell<HashMap<Text, Prepared>>,
+}
+
+impl Speaker {
+    pub(super) fn new(client: Client, texts: Texts) -> Self {
+        Self { client, texts, prepared: RefCell::default() }
+    }
+
+    /// Runs the statement's commands, more than one of them as one transaction, and reads what comes back.
+    ///
+    /// Something else has to poll the connection meanwhile. Dropped half-way, the future leaves the connection in an
+    /// unknown state, so the connection has to be dropped with it.
+    pub(super) async fn execute(&self, statement: &Statement) -> Result<Reply, Fault> {
+        let commands = statement.commands();
+        let prepared = try_join_all(commands.iter().map(|command| self.prepare(command.text)));
+        let prepared = prepared.await.map_err(|error| Fault::from_postgres(error).not_sent())?;
+        let ready: Vec<_> = prepared.iter().zip(&commands).collect();
+        let results = match ready.as_slice() {
+            [(prepared, command)] => vec![self.query(prepared, command).await.map_err(Fault::from_postgres)?],
+            ready => self.transaction(ready).await?,
+        };
+        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+    }
+
+    async fn prepare(&self, text: Text) -> Result<Prepared, Error> {
+        let known = self.prepared.borrow().get(&text).cloned();
+        match known {
+            Some(prepared) => Ok(prepared),
+            None => {
+                let prepared = self.client.prepare(self.texts.sql(text)).await?;
+                self.prepared.borrow_mut().insert(text, prepared.clone());
+                Ok(prepared)
+            }
+        }
+    }
+
+    async fn query(&self, prepared: &Prepared, command: &Command) -> Result<Vec<Row>, Error> {
+        let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|it| &**it as _).collect();
+        self.client.query(prepared, &params).await
+    }
+
+    /// `BEGIN`, the commands and `COMMIT` in one flight.
+    ///
+    /// All of them are sent before the first answer is awaited: each future sends when it is first polled, and `join`
+    /// polls in order. A transaction in which something failed is rolled back by its `COMMIT`, which the client takes
+    /// for success; so the commands' errors count first.
+    async fn transaction(&self, commands: &[(&Prepared, &Command)]) -> Result<Vec<Vec<Row>>, Fault> {
+        // Set before the end is sent, when the client could not even write a command.
+        let failed = Cell::new(false);
+        let queries = commands.iter().map(|(prepared, command)| async {
+            let result = self.query(prepared, command).await;
+            failed.set(failed.get() || result.is_err());
+            result
+        });
+        let begin = self.client.batch_execute("BEGIN");
+        let end = async {
+            let end = if failed.get() { "ROLLBACK" } else { "COMMIT" };
+            self.client.batch_execute(end).await
+        };
+        let (begun, results, ended) = join3(begin, join_all(queries), end).await;
+        begun.map_err(unknown)?;
+        let rows = results.into_iter().collect::<Result<Vec<_>, Error>>().map_err(Fault::from_postgres)?;
+        ended.map_err(unknown)?;
+        Ok(rows)
+    }
+}
+
+/// The transaction's own commands failed: what became of it is to be found out over a new connection.
+fn unknown(error: Error) -> Fault {
+    Fault { kind: FaultKind::Link, outcome: OutcomeKnown::Unknown, ..Fault::from_postgres(error) }
+}

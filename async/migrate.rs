@@ -1,0 +1,55 @@
+//! Bringing the schema up to date.
+
+use crate::Database;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::migration::{applied, bootstrap, lock, plan};
+
+use super::connection::Connection;
+
+/// Creates the schema and its tables, or brings them up to what this code needs.
+///
+/// To be run before workers and queues of a new version start. Everything is one transaction. It may be run again, and
+/// by many at once: they take turns, and the later ones find nothing left to do. It uses a connection of its own, which
+/// moves only while the future is polled; any executor will do.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly)
+/// when no server that takes writes could be reached; [`ErrorKind::Authentication`](crate::ErrorKind::Authentication),
+/// [`ErrorKind::Permission`](crate::ErrorKind::Permission) or [`ErrorKind::Config`](crate::ErrorKind::Config) when it
+/// refuses; [`ErrorKind::SchemaTooNew`](crate::ErrorKind::SchemaTooNew) when a later version has changed the schema in
+/// a way that this code can't work with. Then nothing was changed, except when the connection was lost at the very
+/// end; calling it again is always safe.
+///
+/// # Cancellation
+/// Dropped half-way, it closes the connection, and the server takes back what was done.
+pub async fn migrate(database: &Database) -> Result<(), Error> {
+    let in_words = |fault: Fault| fault.to_error("migrating the schema");
+    let connection = Connection::open(database).await.map_err(in_words)?;
+    let schema = database.schema_name();
+    let mut session = Session(connection);
+    session.run("BEGIN").await.map_err(in_words)?;
+    session.run(&lock(schema)).await.map_err(in_words)?;
+    session.run(&bootstrap(schema)).await.map_err(in_words)?;
+    let versions = session.versions(&applied(schema)).await.map_err(in_words)?;
+    for batch in plan(schema, &versions)? {
+        session.run(&batch).await.map_err(in_words)?;
+    }
+    session.run("COMMIT").await.map_err(in_words)
+}
+
+struct Session(Connection);
+
+impl Session {
+    async fn run(&mut self, batch: &str) -> Result<(), Fault> {
+        let Connection { client, traffic } = &mut self.0;
+        traffic.carry(client.batch_execute(batch)).await
+    }
+
+    async fn versions(&mut self, query: &str) -> Result<Vec<(i32, i32)>, Fault> {
+        let Connection { client, traffic } = &mut self.0;
+        let rows = traffic.carry(client.query(query, &[])).await?;
+        let version = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        rows.iter().map(version).collect::<Result<_, tokio_postgres::Error>>().map_err(Fault::from_postgres)
+    }
+}

@@ -1,0 +1,144 @@
+//! The places that the settings name, each with settings of its own.
+//!
+//! The client can try several hosts itself, and look for one that takes writes. But it looks before the session's
+//! settings are made, so that a role whose transactions are read-only by default seems to be a standby; and of several
+//! failures it tells the last, which may not be the one that matters.
+
+use std::fmt;
+
+use postgres::{Client, NoTls};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host as HostName, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
+
+use crate::fault::{Fault, FaultKind};
+use crate::panic_boundary::guarded;
+use crate::statement::SESSION;
+
+const DEFAULT_PORT: u16 = 5432;
+
+/// Asked of every server, whatever the settings want: a queue has no use for one that takes no writes.
+const IS_READ_ONLY: &str = "SHOW transaction_read_only";
+
+/// One server.
+pub(super) struct Host {
+    /// For messages.
+    name: String,
+    config: postgres::Config,
+}
+
+impl Host {
+    /// All of them, in the order in which they are to be tried.
+    pub(super) fn all(config: &Config) -> Vec<Self> {
+        let count = config.get_hosts().len().max(config.get_hostaddrs().len());
+        (0..count).map(|nth| Self { name: name(config, nth), config: alone(config, nth).into() }).collect()
+    }
+
+    /// Connects to the first one that takes writes, with the session's settings made.
+    pub(super) fn open_any(hosts: &[Self]) -> Result<Client, Fault> {
+        let mut faults = Vec::new();
+        for host in hosts {
+            match host.open() {
+                Ok(client) => return Ok(client),
+                Err(fault) => faults.push(Fault { message: format!("{host}: {}", fault.message), ..fault }),
+            }
+        }
+        Err(weightiest(faults))
+    }
+
+    /// It can't be given one deadline for everything: `connect_timeout` bounds the socket's part. A server that accepts
+    /// and then says nothing holds the thread until it is gone.
+    fn open(&self) -> Result<Client, Fault> {
+        // The client panics when the system has no file left for it, which may pass.
+        let connected = guarded(|| self.config.connect(NoTls))
+            .map_err(|panic| Fault::link(format!("the client {panic}")).not_sent())?;
+        let mut client = connected.map_err(not_sent)?;
+        // Settings first: they undo a role's own default of read-only transactions.
+        client.batch_execute(SESSION).map_err(not_sent)?;
+        let row = client.query_one(IS_READ_ONLY, &[]).map_err(not_sent)?;
+        let read_only: String = row.try_get(0).map_err(not_sent)?;
+        if read_only == "on" { Err(takes_no_writes()) } else { Ok(client) }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn name(config: &Config, nth: usize) -> String {
+    let port = port(config, nth);
+    match (config.get_hostaddrs().get(nth), config.get_hosts().get(nth)) {
+        (Some(number), _) => format!("{number}:{port}"),
+        (None, Some(HostName::Tcp(name))) => format!("{name}:{port}"),
+        #[cfg(unix)]
+        (None, Some(HostName::Unix(folder))) => format!("{}:{port}", folder.display()),
+        (None, None) => String::new(),
+    }
+}
+
+fn port(config: &Config, nth: usize) -> u16 {
+    let ports = config.get_ports();
+    ports.get(nth).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
+}
+
+/// The settings with only the nth host in them, whatever it can do.
+fn alone(config: &Config, nth: usize) -> Config {
+    let mut alone = common(config);
+    match config.get_hosts().get(nth) {
+        Some(HostName::Tcp(name)) => alone.host(name),
+        #[cfg(unix)]
+        Some(HostName::Unix(folder)) => alone.host_path(folder),
+        None => &mut alone,
+    };
+    if let Some(number) = config.get_hostaddrs().get(nth) {
+        alone.hostaddr(*number);
+    }
+    alone.port(port(config, nth));
+    alone
+}
+
+/// All settings but hosts, addresses and ports, of which none can be taken out again.
+fn common(config: &Config) -> Config {
+    let mut common = Config::new();
+    common
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts())
+        .target_session_attrs(TargetSessionAttrs::Any)
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle());
+    config.get_user().map(|it| common.user(it));
+    config.get_password().map(|it| common.password(it));
+    config.get_dbname().map(|it| common.dbname(it));
+    config.get_options().map(|it| common.options(it));
+    config.get_application_name().map(|it| common.application_name(it));
+    config.get_connect_timeout().map(|it| common.connect_timeout(*it));
+    config.get_tcp_user_timeout().map(|it| common.tcp_user_timeout(*it));
+    config.get_keepalives_interval().map(|it| common.keepalives_interval(it));
+    config.get_keepalives_retries().map(|it| common.keepalives_retries(it));
+    common
+}
+
+fn not_sent(error: postgres::Error) -> Fault {
+    Fault::from_postgres(error).not_sent()
+}
+
+fn takes_no_writes() -> Fault {
+    let fault = Fault::link("the server takes no writes (it is a standby, or about to be one)").not_sent();
+    Fault { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION), ..fault }
+}
+
+/// What stands for several failed attempts: a refusal that no waiting mends says more than any other answer of a
+/// server, and that more than no answer. The message tells them all.
+fn weightiest(faults: Vec<Fault>) -> Fault {
+    let weight = |fault: &Fault| (matches!(fault.kind, FaultKind::Fatal(_)), fault.code.is_some());
+    let message = faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
+    let fault = faults.into_iter().max_by_key(weight);
+    Fault { message, ..fault.unwrap_or_else(|| Fault::link("no host is known").not_sent()) }
+}
+
+#[cfg(test)]
+mod tests;

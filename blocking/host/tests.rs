@@ -1,0 +1,50 @@
+use super::*;
+use crate::error::ErrorKind;
+
+/// Every setting that a connection string can make.
+const SETTINGS: &str = "user=u password=p dbname=d options=-cwork_mem=1MB application_name=a sslmode=disable \
+     sslnegotiation=postgres channel_binding=disable connect_timeout=3 tcp_user_timeout=4 keepalives=1 \
+     keepalives_idle=5 keepalives_interval=6 keepalives_retries=7 load_balance_hosts=random";
+
+fn config(hosts: &str) -> Config {
+    format!("{SETTINGS} {hosts}").parse().unwrap()
+}
+
+fn fault(kind: FaultKind, message: &str) -> Fault {
+    Fault { kind, ..Fault::link(message) }
+}
+
+#[test]
+fn each_host_is_tried_with_all_settings() {
+    let config_of_all = config("host=one,/two hostaddr=10.0.0.1,10.0.0.2 port=1,2 target_session_attrs=read-write");
+    assert!(alone(&config_of_all, 0) == config("host=one hostaddr=10.0.0.1 port=1"));
+    assert!(alone(&config_of_all, 1) == config("host=/two hostaddr=10.0.0.2 port=2"));
+    assert!(alone(&config("host=one"), 0) == config("host=one port=5432"));
+    assert!(alone(&config("hostaddr=10.0.0.1"), 0) == config("hostaddr=10.0.0.1 port=5432"));
+    let bare: Config = "host=one".parse().unwrap();
+    assert!(alone(&bare, 0) == "host=one port=5432".parse().unwrap());
+}
+
+#[test]
+fn a_host_is_named_as_the_settings_name_it() {
+    let names = |hosts: &str| Host::all(&config(hosts)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(names("host=one,/two port=1,2"), ["one:1", "/two:2"]);
+    assert_eq!(names("host=one,two port=7"), ["one:7", "two:7"]);
+    assert_eq!(names("host=one hostaddr=10.0.0.1"), ["10.0.0.1:5432"]);
+}
+
+#[test]
+fn a_refusal_outweighs_a_server_that_is_away() {
+    let refusal = fault(FaultKind::Fatal(ErrorKind::Authentication), "b: no");
+    let away = || fault(FaultKind::Link, "a: away");
+    let sum = weightiest(vec![away(), refusal, away()]);
+    assert!(matches!(sum.kind, FaultKind::Fatal(ErrorKind::Authentication)));
+    assert_eq!(sum.message, "a: away; b: no; a: away");
+}
+
+#[test]
+fn a_standby_outweighs_a_server_that_is_away() {
+    let sum = weightiest(vec![takes_no_writes(), fault(FaultKind::Link, "a: away")]);
+    assert_eq!(sum.to_error("connecting").kind(), ErrorKind::ReadOnly);
+    assert_eq!(weightiest(Vec::new()).to_error("connecting").kind(), ErrorKind::Unavailable);
+}

@@ -1,0 +1,304 @@
+//! The producer's rules in simulated time.
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::Priority;
+use crate::fault::OutcomeKnown;
+use crate::job::RunId;
+use crate::migration::latest;
+
+/// A producer with its clock, its answers and the statement in flight.
+struct Desk {
+    producer: Producer,
+    now: Instant,
+    epoch: Epoch,
+    in_flight: Option<(StatementId, Statement)>,
+    answers: BTreeMap<CallId, Result<Response, Error>>,
+    connects: usize,
+    stopped: bool,
+}
+
+impl Desk {
+    fn new() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the simulated clock has to start somewhere")]
+        let now = Instant::now();
+        Self {
+            producer: Producer::new("venturi".into(), 1, now),
+            now,
+            epoch: 0,
+            in_flight: None,
+            answers: BTreeMap::new(),
+            connects: 0,
+            stopped: false,
+        }
+    }
+
+    /// Connected, and the schema checked.
+    fn ready() -> Self {
+        let mut desk = Self::new();
+        desk.tell(Input::Call(0, Request::Probe));
+        desk.tell(Input::Connected(desk.epoch));
+        desk.reply(Reply::Version { version: latest(), compatible_from: 1 });
+        assert_eq!(desk.answers.remove(&0).unwrap().unwrap(), Response::Ready);
+        desk
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.producer.input(self.now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.producer.output(self.now) {
+            match output {
+                Output::Connect(epoch) => {
+                    self.epoch = epoch;
+                    self.connects += 1;
+                }
+                Output::Disconnect => self.in_flight = None,
+                Output::Execute(id, statement) => {
+                    assert!(self.in_flight.is_none(), "one statement in flight");
+                    self.in_flight = Some((id, statement));
+                }
+                Output::Answer(id, answer) => assert!(self.answers.insert(id, answer).is_none(), "one answer a call"),
+                Output::Stopped => self.stopped = true,
+            }
+        }
+    }
+
+    fn enqueue(&mut self, id: CallId, delay: f64) {
+        self.tell(Input::Call(id, Request::Enqueue(vec![job("a", delay)])));
+    }
+
+    fn sent(&self) -> &Statement {
+        &self.in_flight.as_ref().expect("a statement is in flight").1
+    }
+
+    fn rows(&self) -> usize {
+        match self.sent() {
+            Statement::Enqueue(enqueue) => enqueue.rows.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        let (id, _) = self.in_flight.take().expect("a statement is in flight");
+        self.tell(Input::Reply(id, Ok(reply)));
+    }
+
+    fn store(&mut self) {
+        let ids = (1..=i64::try_from(self.rows()).unwrap()).collect();
+        self.reply(Reply::Enqueued(ids));
+    }
+
+    fn refuse(&mut self, kind: FaultKind) {
+        let (id, _) = self.in_flight.take().expect("a statement is in flight");
+        let fault = Fault { kind, outcome: OutcomeKnown::NotDone, ..Fault::link("refused") };
+        self.tell(Input::Reply(id, Err(fault)));
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.tell(Input::Tick);
+    }
+
+    fn failure(&self, id: CallId) -> ErrorKind {
+        self.answers[&id].as_ref().unwrap_err().kind()
+    }
+}
+
+fn job(kind: &str, delay: f64) -> NewJob {
+    NewJob {
+        kind: kind.to_owned(),
+        priority: Priority::Normal,
+        payload: serde_json::value::to_raw_value(&1).unwrap(),
+        dedup_key: None,
+        delay,
+    }
+}
+
+#[test]
+fn calls_that_come_while_a_statement_is_in_flight_share_the_next() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    assert_eq!(desk.rows(), 1, "a lone call waits for nobody");
+    for id in 2..=5 {
+        desk.enqueue(id, 0.0);
+    }
+    desk.store();
+    desk.reply(Reply::Done);
+    assert_eq!(desk.rows(), 4);
+}
+
+#[test]
+fn a_call_is_answered_when_its_notification_has_been_sent() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.store();
+    assert!(desk.answers.is_empty());
+    assert!(matches!(desk.sent(), Statement::Notify { payload, .. } if payload == "v1;a;0"));
+    desk.reply(Reply::Done);
+    assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Enqueued(vec![1]));
+}
+
+#[test]
+fn a_scheduled_job_is_announced_with_its_time() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 1.5);
+    desk.store();
+    assert!(matches!(desk.sent(), Statement::Notify { payload, .. } if payload == "v1;a;1500"));
+}
+
+#[test]
+fn a_job_whose_reply_was_lost_is_reported_as_unknown_and_not_stored_again() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.tell(Input::Lost(desk.epoch, Fault::link("cut")));
+    assert_eq!(desk.failure(1), ErrorKind::Unknown);
+    desk.in_flight = None;
+    desk.enqueue(2, 0.0);
+    desk.pass(Duration::from_secs(1));
+    desk.tell(Input::Connected(desk.epoch));
+    assert_eq!(desk.rows(), 1);
+}
+
+#[test]
+fn a_job_that_could_not_be_sent_in_time_is_reported_as_not_enqueued() {
+    let mut desk = Desk::ready();
+    desk.tell(Input::Lost(desk.epoch, Fault::link("cut")));
+    desk.enqueue(1, 0.0);
+    for _ in 0..11 {
+        desk.pass(Duration::from_secs(1));
+        desk.tell(Input::Lost(desk.epoch, Fault::link("refused")));
+    }
+    assert_eq!(desk.failure(1), ErrorKind::NotEnqueued);
+}
+
+#[test]
+fn one_refused_job_does_not_take_its_neighbours_along() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    for id in 2..=4 {
+        desk.enqueue(id, 0.0);
+    }
+    desk.store();
+    desk.reply(Reply::Done);
+    desk.refuse(FaultKind::Statement);
+    let mut outcomes = Vec::new();
+    for id in 2..=4 {
+        assert_eq!(desk.rows(), 1);
+        if id == 3 {
+            desk.refuse(FaultKind::Statement);
+        } else {
+            desk.store();
+            desk.reply(Reply::Done);
+        }
+        outcomes.push(desk.answers[&id].is_ok());
+    }
+    assert_eq!(outcomes, [true, false, true]);
+    assert_eq!(desk.failure(3), ErrorKind::NotEnqueued);
+}
+
+#[test]
+fn a_server_that_is_busy_is_asked_again_a_little_later() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.refuse(FaultKind::Transient);
+    assert!(desk.in_flight.is_none() && desk.answers.is_empty());
+    desk.pass(Duration::from_millis(200));
+    desk.store();
+    desk.reply(Reply::Done);
+    assert!(desk.answers[&1].is_ok());
+}
+
+#[test]
+fn a_hung_server_is_given_up_and_the_call_is_answered() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.pass(Duration::from_secs(13));
+    assert_eq!(desk.failure(1), ErrorKind::Unknown);
+}
+
+#[test]
+fn a_wrong_password_is_told_at_once() {
+    let mut desk = Desk::new();
+    desk.tell(Input::Call(1, Request::Probe));
+    desk.enqueue(2, 0.0);
+    let fault = Fault { kind: FaultKind::Fatal(ErrorKind::Authentication), ..Fault::link("no") };
+    desk.tell(Input::Lost(desk.epoch, fault));
+    assert_eq!((desk.failure(1), desk.failure(2)), (ErrorKind::Authentication, ErrorKind::Authentication));
+}
+
+#[test]
+fn a_queue_that_nobody_uses_does_not_connect_again() {
+    let mut desk = Desk::ready();
+    let before = desk.connects;
+    desk.tell(Input::Lost(desk.epoch, Fault::link("restarted")));
+    desk.pass(Duration::from_secs(60));
+    assert_eq!((desk.connects, desk.producer.deadline()), (before, None));
+}
+
+#[test]
+fn what_was_asked_before_the_last_handle_went_is_still_done() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.tell(Input::Closed);
+    assert!(!desk.stopped);
+    desk.store();
+    desk.reply(Reply::Done);
+    assert!(desk.stopped && desk.answers[&1].is_ok());
+}
+
+#[test]
+fn expired_claims_are_recovered_pass_by_pass_with_their_failures_counted() {
+    let mut desk = Desk::ready();
+    desk.tell(Input::Call(1, Request::RecoverStale));
+    let stale = |failure_count| StaleRow {
+        id: RunId { job: 7, run: 1 },
+        kind: "a".into(),
+        failure_count,
+        claimed_by: "gone:1:x".into(),
+    };
+    assert!(matches!(desk.sent(), Statement::Stale(_)));
+    desk.reply(Reply::Stale(vec![stale(0), stale(19)]));
+    match desk.sent() {
+        Statement::Recover(Recover { rows }) => {
+            assert!(rows[0].delay > 0.0 && !rows[0].dead, "never at once: a crash must not be repeated at once");
+            assert!(rows[1].dead, "the twentieth failure is the last");
+        }
+        other => panic!("{other:?}"),
+    }
+    let recovered = |dead| Recovered { job: 7, kind: "a".into(), dead, delay: 0.5 };
+    desk.reply(Reply::Recovered(vec![recovered(false), recovered(true)]));
+    desk.reply(Reply::Stale(Vec::new()));
+    desk.reply(Reply::Done);
+    let done = RecoveredStale { repended: 1, dead: 1 };
+    assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Recovered(done));
+}
+
+#[test]
+fn a_batch_is_bounded_in_rows_and_in_bytes() {
+    let lengths = |payloads: &[usize]| {
+        let job = |bytes: &usize| NewJob {
+            kind: "noop".to_owned(),
+            priority: Priority::Normal,
+            payload: serde_json::value::to_raw_value(&"x".repeat(bytes - 2)).unwrap(),
+            dedup_key: None,
+            delay: 0.0,
+        };
+        batches(payloads.iter().map(job).collect()).map(|batch| batch.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(&[2; 2_500]), [1_000, 1_000, 500]);
+    assert_eq!(lengths(&[1_000_000; 17]), [8, 8, 1]);
+    assert_eq!(lengths(&[MAX_BYTES, 2, MAX_BYTES + 1, 2]), [1, 1, 1, 1]);
+    assert!(lengths(&[]).is_empty());
+}
+
+#[test]
+fn a_call_that_was_half_done_must_not_be_repeated() {
+    let refused = || Error::new(ErrorKind::NotEnqueued, "no");
+    assert!(partly(0, 2_000, refused()).is_retryable());
+    let half = partly(1_000, 2_000, refused());
+    assert_eq!(half.kind(), ErrorKind::Unknown);
+    assert!(half.to_string().starts_with("the first 1000 of 2000 jobs are enqueued"), "{half}");
+}
