@@ -1,5 +1,6 @@
 //! One connection: opened with our session settings, and moving only while it is polled.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -7,13 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::try_join;
+#[cfg(unix)]
 use tokio_postgres::config::SslMode;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage};
 
 use crate::Database;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 use crate::statement::SESSION;
 
 use super::net::{Address, Host, Stream, within};
@@ -45,7 +46,7 @@ impl Connection {
                 Err(fault) => faults.push(Fault { message: format!("{host}: {}", fault.message), ..fault }),
             }
         }
-        Err(weightiest(faults))
+        Err(Fault::weightiest(faults))
     }
 }
 
@@ -59,7 +60,7 @@ async fn open_host(host: &Host, config: &Config, patience: Duration) -> Result<C
             Err(late) => faults.push(unreachable(&late)),
         }
     }
-    Err(weightiest(faults))
+    Err(Fault::weightiest(faults))
 }
 
 async fn open_address(address: &Address, config: &Config) -> Result<Connection, Fault> {
@@ -81,26 +82,12 @@ impl Connection {
         let questions = try_join(self.client.batch_execute(SESSION), self.client.simple_query(IS_READ_ONLY));
         let ((), answer) = self.traffic.carry(questions).await.map_err(Fault::not_sent)?;
         let read_only = answer.iter().any(|it| matches!(it, SimpleQueryMessage::Row(row) if row.get(0) == Some("on")));
-        if read_only { Err(takes_no_writes()) } else { Ok(()) }
+        if read_only { Err(Fault::takes_no_writes()) } else { Ok(()) }
     }
 }
 
 fn unreachable(error: &io::Error) -> Fault {
     Fault::link(error.to_string()).not_sent()
-}
-
-fn takes_no_writes() -> Fault {
-    let fault = Fault::link("the server takes no writes (it is a standby, or about to be one)").not_sent();
-    Fault { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION), ..fault }
-}
-
-/// What stands for several failed attempts: a refusal that no waiting mends says more than any other answer of a
-/// server, and that more than no answer. The message tells them all.
-fn weightiest(faults: Vec<Fault>) -> Fault {
-    let weight = |fault: &Fault| (matches!(fault.kind, FaultKind::Fatal(_)), fault.code.is_some());
-    let message = faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
-    let fault = faults.into_iter().max_by_key(weight);
-    Fault { message, ..fault.unwrap_or_else(|| Fault::link("no address is known").not_sent()) }
 }
 
 type Raw = tokio_postgres::Connection<Stream, NoTlsStream>;
@@ -159,34 +146,8 @@ impl Traffic {
     }
 }
 
-impl std::fmt::Debug for Traffic {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Traffic").field(&self.0.as_ref().map(|_| "up")).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-
-    fn fault(kind: FaultKind, message: &str) -> Fault {
-        Fault { kind, ..Fault::link(message) }
-    }
-
-    #[test]
-    fn a_refusal_outweighs_a_server_that_is_away() {
-        let refusal = fault(FaultKind::Fatal(ErrorKind::Authentication), "b: no");
-        let away = || fault(FaultKind::Link, "a: away");
-        let sum = weightiest(vec![away(), refusal, away()]);
-        assert!(matches!(sum.kind, FaultKind::Fatal(ErrorKind::Authentication)));
-        assert_eq!(sum.message, "a: away; b: no; a: away");
-    }
-
-    #[test]
-    fn a_standby_outweighs_a_server_that_is_away() {
-        let sum = weightiest(vec![takes_no_writes(), fault(FaultKind::Link, "a: away")]);
-        assert_eq!(sum.to_error("connecting").kind(), ErrorKind::ReadOnly);
-        assert_eq!(weightiest(Vec::new()).to_error("connecting").kind(), ErrorKind::Unavailable);
     }
 }

@@ -50,6 +50,7 @@ mod io;
 mod migrate;
 mod net;
 mod queue;
+mod runner;
 mod spawn;
 mod task;
 mod thread;

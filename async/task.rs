@@ -17,8 +17,7 @@ use crate::job::RunId;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, Verdict};
 
-/// Decoding, handler and result of one run. Nothing of it happens before it is first polled.
-pub(super) type Run = Pin<Box<dyn Future<Output = Report> + Send>>;
+use super::runner::Run;
 
 /// Whether a run may begin, and whether it has to end: one decision for its task and the engine's thread.
 ///

@@ -14,20 +14,18 @@ use futures_util::stream::FuturesUnordered;
 use crate::Database;
 use crate::cancellation::{CancellationToken, Hook};
 use crate::config::Config;
-use crate::context::Ties;
 use crate::engine::{Input, Rules};
 use crate::error::{Error, ErrorKind};
 use crate::handler::AsyncHandler;
-use crate::job::ClaimedJob;
 use crate::knobs::assemble;
 use crate::panic_boundary::guarded;
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
-use crate::run::{Prepared, conclude, prepare};
 
 use super::io::{self, Channels, Order, Ticket};
+use super::runner::{self, Runner};
 use super::spawn::Spawn;
-use super::task::{Inbox, JobTask, Run};
+use super::task::{Inbox, JobTask};
 
 /// Runs jobs of the kinds that are registered, as futures.
 ///
@@ -56,9 +54,6 @@ pub struct WorkerBuilder<S> {
     state: S,
     spawner: Option<Box<dyn Spawn>>,
 }
-
-/// Makes the future of one run.
-type Runner<S> = fn(ClaimedJob, Ties, Arc<S>) -> Run;
 
 /// What it takes to run a job.
 struct Crew<S> {
@@ -109,7 +104,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Lets the worker claim jobs of `T`'s kind, and run them with `T`'s handler.
     #[must_use]
     pub fn register<T: AsyncHandler<S>>(mut self) -> Self {
-        self.registry.add::<T>(runner::<T, S>, None, false);
+        self.registry.add::<T>(runner::run::<S, T>, None, false);
         self
     }
 
@@ -118,7 +113,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// The cap holds within this worker, below its `concurrency`.
     #[must_use]
     pub fn register_capped<T: AsyncHandler<S>>(mut self, max: usize) -> Self {
-        self.registry.add::<T>(runner::<T, S>, Some(max), false);
+        self.registry.add::<T>(runner::run::<S, T>, Some(max), false);
         self
     }
 
@@ -149,19 +144,6 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let (rules, database) = assemble(config, database, &registry)?;
         Ok(Worker { rules, database, crew: Crew { registry, state: Arc::new(state), spawner } })
     }
-}
-
-/// All of it is the user's code, or calls it: decoding, the handler, and dropping what they leave.
-fn runner<T: AsyncHandler<S>, S: Send + Sync + 'static>(job: ClaimedJob, ties: Ties, state: Arc<S>) -> Run {
-    Box::pin(async move {
-        match prepare::<T>(&job, ties) {
-            Ok(Prepared { task, mut context }) => {
-                let result = task.handle(&mut context, &state).await;
-                conclude(context, result)
-            }
-            Err(report) => report,
-        }
-    })
 }
 
 impl<S> Crew<S> {

@@ -9,9 +9,8 @@ use std::fmt;
 use postgres::{Client, NoTls};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host as HostName, TargetSessionAttrs};
-use tokio_postgres::error::SqlState;
 
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 use crate::panic_boundary::guarded;
 use crate::statement::SESSION;
 
@@ -43,7 +42,7 @@ impl Host {
                 Err(fault) => faults.push(Fault { message: format!("{host}: {}", fault.message), ..fault }),
             }
         }
-        Err(weightiest(faults))
+        Err(Fault::weightiest(faults))
     }
 
     /// It can't be given one deadline for everything: `connect_timeout` bounds the socket's part. A server that accepts
@@ -57,7 +56,7 @@ impl Host {
         client.batch_execute(SESSION).map_err(not_sent)?;
         let row = client.query_one(IS_READ_ONLY, &[]).map_err(not_sent)?;
         let read_only: String = row.try_get(0).map_err(not_sent)?;
-        if read_only == "on" { Err(takes_no_writes()) } else { Ok(client) }
+        if read_only == "on" { Err(Fault::takes_no_writes()) } else { Ok(client) }
     }
 }
 
@@ -124,20 +123,6 @@ fn common(config: &Config) -> Config {
 
 fn not_sent(error: postgres::Error) -> Fault {
     Fault::from_postgres(error).not_sent()
-}
-
-fn takes_no_writes() -> Fault {
-    let fault = Fault::link("the server takes no writes (it is a standby, or about to be one)").not_sent();
-    Fault { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION), ..fault }
-}
-
-/// What stands for several failed attempts: a refusal that no waiting mends says more than any other answer of a
-/// server, and that more than no answer. The message tells them all.
-fn weightiest(faults: Vec<Fault>) -> Fault {
-    let weight = |fault: &Fault| (matches!(fault.kind, FaultKind::Fatal(_)), fault.code.is_some());
-    let message = faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
-    let fault = faults.into_iter().max_by_key(weight);
-    Fault { message, ..fault.unwrap_or_else(|| Fault::link("no host is known").not_sent()) }
 }
 
 #[cfg(test)]

@@ -24,15 +24,9 @@ fn attempt<S, T: BlockingHandler<S>>(job: &ClaimedJob, ties: Ties, state: &S) ->
         Ok(prepared) => prepared,
         Err(undecodable) => return Ok(undecodable),
     };
-    let report = match guarded(|| task.handle(&mut context, state)) {
-        Ok(result) => guarded(|| conclude(context, result)),
-        Err(panic) => {
-            // The first panic is the one to tell of.
-            let _ = guarded(|| drop(context));
-            Err(panic)
-        }
-    };
-    let dropped = guarded(|| drop(task));
+    let result = guarded(|| task.handle(&mut context, state));
+    let report = result.and_then(|result| guarded(|| conclude(&mut context, result)));
+    let dropped: Result<(), String> = [guarded(|| drop(context)), guarded(|| drop(task))].into_iter().collect();
     report.and_then(|report| dropped.map(|()| report))
 }
 

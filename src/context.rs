@@ -196,8 +196,8 @@ impl<C> Context<C> {
         self.ties.departure.hold()
     }
 
-    pub(crate) fn into_parts(self) -> (C, Option<Json>) {
-        (self.carry, self.attachment)
+    pub(crate) fn take_attachment(&mut self) -> Option<Json> {
+        self.attachment.take()
     }
 }
 

@@ -79,6 +79,21 @@ impl Fault {
         Self::link(message)
     }
 
+    /// The server is of no use to a queue; another one of the same name may be, or the same one later.
+    pub(crate) fn takes_no_writes() -> Self {
+        let fault = Self::link("the server takes no writes (it is a standby, or about to be one)").not_sent();
+        Self { code: Some(SqlState::READ_ONLY_SQL_TRANSACTION), ..fault }
+    }
+
+    /// What stands for several failed attempts: a refusal that no waiting mends says more than any other answer of a
+    /// server, and that more than no answer. The message tells them all.
+    pub(crate) fn weightiest(faults: Vec<Self>) -> Self {
+        let weight = |fault: &Self| (matches!(fault.kind, FaultKind::Fatal(_)), fault.code.is_some());
+        let message = faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
+        let fault = faults.into_iter().max_by_key(weight);
+        Self { message, ..fault.unwrap_or_else(|| Self::link("no address is known").not_sent()) }
+    }
+
     /// The same fault of something that was never sent.
     pub(crate) fn not_sent(mut self) -> Self {
         self.outcome = OutcomeKnown::NotDone;

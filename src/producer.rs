@@ -239,21 +239,23 @@ impl Producer {
     /// The calls of the next insert; probes are answered on the way.
     fn gather(&mut self) -> Vec<Insert> {
         let mut inserts: Vec<Insert> = Vec::new();
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         loop {
             let Some(Call { request, .. }) = self.waiting.front() else { break };
-            let more = match request {
-                Request::Probe => 0,
-                Request::Enqueue(jobs) => jobs.len(),
+            let (more, larger) = match request {
+                Request::Probe => (0, 0),
+                Request::Enqueue(jobs) => (jobs.len(), jobs.iter().map(size).sum()),
                 Request::RecoverStale => break,
             };
-            if more > 0 && !inserts.is_empty() && (rows + more > MAX_ROWS || self.alone > 0) {
+            let full = rows + more > MAX_ROWS || bytes + larger > MAX_BYTES || self.alone > 0;
+            if more > 0 && !inserts.is_empty() && full {
                 break;
             }
             let Some(Call { id, request, deadline }) = self.waiting.pop_front() else { break };
             match request {
                 Request::Enqueue(jobs) if !jobs.is_empty() => {
-                    rows += jobs.len();
+                    rows += more;
+                    bytes += larger;
                     inserts.push(Insert { id, jobs, deadline });
                 }
                 Request::Enqueue(_) => self.answer(id, Ok(Response::Enqueued(Vec::new()))),

@@ -43,8 +43,10 @@ fn decode<D: DeserializeOwned>(what: &str, json: &Json) -> Result<D, Report> {
 }
 
 /// Turns what a handler returned into a report.
-pub(crate) fn conclude<C: Serialize>(context: Context<C>, result: Result<Outcome, TaskError>) -> Report {
-    let (carry, attachment) = context.into_parts();
+///
+/// The context stays with the caller, who drops it inside a boundary of its own: its carry's `Drop` may panic too.
+pub(crate) fn conclude<C: Serialize>(context: &mut Context<C>, result: Result<Outcome, TaskError>) -> Report {
+    let attachment = context.take_attachment();
     let mut report = Report::new(match result {
         Ok(Outcome::Completed { note }) => Verdict::Completed { note },
         Ok(Outcome::Pause { resume_in, note }) => Verdict::Paused { resume_in, note },
@@ -52,7 +54,7 @@ pub(crate) fn conclude<C: Serialize>(context: Context<C>, result: Result<Outcome
     });
     report.attachment = attachment;
     if stores_carry(&report.verdict) {
-        match to_raw_value(&carry) {
+        match to_raw_value(context.carry()) {
             Ok(json) => report.carry = Some(json),
             Err(error) => {
                 report.degraded =

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::super::task::Fate;
 use super::*;
 use crate::engine::Start;
-use crate::job::RunId;
+use crate::job::{ClaimedJob, RunId};
 use crate::report::Verdict;
 use crate::{Outcome, Task, TaskError};
 

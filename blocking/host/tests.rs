@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::ErrorKind;
 
 /// Every setting that a connection string can make.
 const SETTINGS: &str = "user=u password=p dbname=d options=-cwork_mem=1MB application_name=a sslmode=disable \
@@ -8,10 +7,6 @@ const SETTINGS: &str = "user=u password=p dbname=d options=-cwork_mem=1MB applic
 
 fn config(hosts: &str) -> Config {
     format!("{SETTINGS} {hosts}").parse().unwrap()
-}
-
-fn fault(kind: FaultKind, message: &str) -> Fault {
-    Fault { kind, ..Fault::link(message) }
 }
 
 #[test]
@@ -31,20 +26,4 @@ fn a_host_is_named_as_the_settings_name_it() {
     assert_eq!(names("host=one,/two port=1,2"), ["one:1", "/two:2"]);
     assert_eq!(names("host=one,two port=7"), ["one:7", "two:7"]);
     assert_eq!(names("host=one hostaddr=10.0.0.1"), ["10.0.0.1:5432"]);
-}
-
-#[test]
-fn a_refusal_outweighs_a_server_that_is_away() {
-    let refusal = fault(FaultKind::Fatal(ErrorKind::Authentication), "b: no");
-    let away = || fault(FaultKind::Link, "a: away");
-    let sum = weightiest(vec![away(), refusal, away()]);
-    assert!(matches!(sum.kind, FaultKind::Fatal(ErrorKind::Authentication)));
-    assert_eq!(sum.message, "a: away; b: no; a: away");
-}
-
-#[test]
-fn a_standby_outweighs_a_server_that_is_away() {
-    let sum = weightiest(vec![takes_no_writes(), fault(FaultKind::Link, "a: away")]);
-    assert_eq!(sum.to_error("connecting").kind(), ErrorKind::ReadOnly);
-    assert_eq!(weightiest(Vec::new()).to_error("connecting").kind(), ErrorKind::Unavailable);
 }

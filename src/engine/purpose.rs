@@ -18,6 +18,8 @@ pub(super) enum Purpose {
     Listen,
     Renew(Vec<RunId>),
     Notify,
+    /// Only to hear that the link is alive.
+    Pulse,
     Ask(RunId, Ask),
 }
 
@@ -50,6 +52,7 @@ impl Purpose {
             Self::Listen => "listen",
             Self::Renew(_) => "renew",
             Self::Notify => "notify",
+            Self::Pulse => "pulse",
             Self::Ask(..) => "ask",
         }
     }

@@ -109,6 +109,9 @@ impl Engine {
             let kind = self.rule(kind).map_or("", |rule| rule.kind);
             self.observe(Event::SpawnerLost { job: id.job, run: id.run, kind });
             self.spawner_discarded(now);
+        } else if report.verdict == Verdict::NotStarted && self.is_running() {
+            // No thread could be started for it. Claiming it again at once would fail again at once.
+            self.claiming.discarded(now);
         } else {
             self.claiming.not_discarded();
         }

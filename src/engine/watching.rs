@@ -8,7 +8,11 @@ use super::purpose::Purpose;
 use super::{Engine, Link, Output};
 use crate::notification::{self, Kinds};
 use crate::statement::{Ending, Settlement, Statement};
-use crate::time::{later, seconds};
+use crate::time::{later, seconds, sooner};
+
+/// How long the watch link may be silent before it is asked for a sign of life. A hung server or a network that drops
+/// silently would else be noticed only when a renewal is due, and notifications would be missed until then.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// How many of our own notifications are remembered, to know them when they come back.
 const REMEMBERED: usize = 64;
@@ -17,6 +21,8 @@ const REMEMBERED: usize = 64;
 pub(super) struct Watching {
     check: Check,
     listening: bool,
+    /// When the silence of the link has lasted too long.
+    pulse_at: Option<Instant>,
     /// Kinds with jobs that became claimable at once.
     ready: BTreeSet<String>,
     /// Kinds with jobs that will be due, and the soonest of them.
@@ -97,7 +103,8 @@ fn borrowed<'a>(kinds: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
 }
 
 impl Engine {
-    pub(super) fn watching_again(&mut self) {
+    pub(super) fn watching_again(&mut self, now: Instant) {
+        self.watching.pulse_at = Some(later(now, SILENCE));
         self.watching.listening = false;
         self.watching.echoes.clear();
     }
@@ -178,6 +185,7 @@ impl Engine {
             return;
         }
         if let Some((statement, purpose)) = self.next_watch(now) {
+            self.watching.pulse_at = Some(later(now, SILENCE));
             self.execute(now, Link::Watch, statement, purpose);
         }
     }
@@ -189,13 +197,20 @@ impl Engine {
         if self.rules.listen && !self.watching.listening {
             return Some((Statement::Listen, Purpose::Listen));
         }
-        let payload = self.watching.announcement(now)?;
-        let channel = self.rules.channel.clone();
-        Some((Statement::Notify { channel, payload }, Purpose::Notify))
+        if let Some(payload) = self.watching.announcement(now) {
+            let channel = self.rules.channel.clone();
+            return Some((Statement::Notify { channel, payload }, Purpose::Notify));
+        }
+        let silent = self.watching.pulse_at.is_some_and(|at| at <= now);
+        silent.then_some((Statement::Check, Purpose::Pulse))
     }
 
     /// When the watch link has to be driven again although nothing happens.
     pub(super) fn watch_deadline(&self) -> Option<Instant> {
-        (self.watching.check == Check::Done).then(|| self.watch.deadline()).flatten()
+        if self.watching.check != Check::Done {
+            return None;
+        }
+        let pulse = self.watching.pulse_at.filter(|_| self.watch.is_idle());
+        sooner(self.watch.deadline(), pulse)
     }
 }

@@ -26,7 +26,7 @@ impl Engine {
                 self.claiming.doubt();
             }
             Link::Work => {}
-            Link::Watch => self.watching_again(),
+            Link::Watch => self.watching_again(now),
         }
     }
 
@@ -92,6 +92,7 @@ impl Engine {
     fn failed_purpose(&mut self, now: Instant, purpose: Purpose, fault: &Fault) {
         match purpose {
             Purpose::Check => self.watching.unchecked(),
+            Purpose::Pulse => {}
             Purpose::Exchange(Exchange { settled, claim }) => {
                 self.exchange_failed(now, &settled, claim.is_some(), fault);
             }
@@ -126,7 +127,7 @@ impl Engine {
             (Purpose::Held, Reply::Held(held)) => self.reconciled(now, &held),
             (Purpose::Renew(asked), Reply::Renewed(renewed)) => self.renewed(now, &asked, &renewed),
             (Purpose::Listen, Reply::Done) => self.listening(),
-            (Purpose::Notify, Reply::Done) => {}
+            (Purpose::Notify, Reply::Done) | (Purpose::Pulse, Reply::Version { .. }) => {}
             (Purpose::Ask(_, ask), reply) => self.ask_answered(ask, reply),
             (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
         }

@@ -180,3 +180,23 @@ fn an_error_says_what_was_done_and_why_it_failed_but_not_the_rows_values() {
     assert_eq!(missing.kind(), ErrorKind::SchemaMissing);
     assert!(missing.to_string().ends_with("run `migrate` first, and check the schema's name"));
 }
+
+fn of_kind(kind: FaultKind, message: &str) -> Fault {
+    Fault { kind, ..Fault::link(message) }
+}
+
+#[test]
+fn a_refusal_outweighs_a_server_that_is_away() {
+    let refusal = of_kind(Fatal(ErrorKind::Authentication), "b: no");
+    let away = || of_kind(Link, "a: away");
+    let sum = Fault::weightiest(vec![away(), refusal, away()]);
+    assert!(matches!(sum.kind, Fatal(ErrorKind::Authentication)));
+    assert_eq!(sum.message, "a: away; b: no; a: away");
+}
+
+#[test]
+fn a_standby_outweighs_a_server_that_is_away() {
+    let sum = Fault::weightiest(vec![Fault::takes_no_writes(), of_kind(Link, "a: away")]);
+    assert_eq!(sum.to_error("connecting").kind(), ErrorKind::ReadOnly);
+    assert_eq!(Fault::weightiest(Vec::new()).to_error("connecting").kind(), ErrorKind::Unavailable);
+}

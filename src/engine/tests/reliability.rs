@@ -175,6 +175,19 @@ fn everything_completes_within_seconds_after_the_server_came_back() {
 }
 
 #[test]
+fn a_watch_link_that_hangs_silently_is_replaced_within_a_minute() {
+    let mut world = World::new(5);
+    let node = world.add(config(2), vec![kind("a")]);
+    world.run_until(S(10));
+    world.mute(node, Link::Watch);
+    world.run_until(S(60));
+    let lost = |event: &Event| matches!(event, Event::LinkLost { link: "watch", .. });
+    assert_eq!(world.nodes[node].events(lost), 1);
+    world.enqueue("a", Priority::Normal, Duration::ZERO);
+    assert!(world.run_while(S(61), |world| !world.all_finished()), "notifications arrive again");
+}
+
+#[test]
 fn failed_statements_are_retried_with_growing_waits_and_nothing_is_lost() {
     let mut world = World::new(5);
     world.faults.refused = 1_000;

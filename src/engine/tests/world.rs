@@ -313,6 +313,11 @@ impl World {
         }
     }
 
+    /// The connection hangs: nothing comes through it any more, and nobody is told.
+    pub(super) fn mute(&mut self, node: usize, link: Link) {
+        self.nodes[node].connected.remove(&link);
+    }
+
     fn drive(&mut self, node: usize) {
         let now = self.now();
         while let Some(output) = self.nodes[node].engine.as_mut().and_then(|engine| engine.output(now)) {
