@@ -52,12 +52,14 @@ impl Connection {
 
 async fn open_host(host: &Host, config: &Config, patience: Duration) -> Result<Connection, Fault> {
     let addresses = host.addresses(patience).await.map_err(|error| unreachable(&error))?;
+    let several = addresses.len() > 1;
     let mut faults = Vec::new();
     for address in addresses {
-        match within(patience, async { Ok(open_address(&address, config).await) }).await {
-            Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(fault)) => faults.push(fault),
-            Err(late) => faults.push(unreachable(&late)),
+        let opened = within(patience, async { Ok(open_address(&address, config).await) }).await;
+        match opened.unwrap_or_else(|late| Err(unreachable(&late))) {
+            Ok(connection) => return Ok(connection),
+            Err(fault) if several => faults.push(Fault { message: format!("{address}: {}", fault.message), ..fault }),
+            Err(fault) => faults.push(fault),
         }
     }
     Err(Fault::weightiest(faults))

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
@@ -13,11 +14,16 @@ use crate::error::Error;
 use crate::job::RunId;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, ShutdownReport, Verdict};
+use crate::threads::{Pool, Runner};
+use crate::time::later;
 
 use super::arrivals::{Arrival, Arrivals};
 use super::task::{Fate, Inbox};
 use super::thread::{self, now};
 use super::wire::{self, Wire};
+
+/// How long the threads of blocking handlers are waited for when the worker has stopped. They are idle by then.
+const END_WITHIN: Duration = Duration::from_millis(300);
 
 /// What the thread asks of the `run` future.
 pub(super) enum Order {
@@ -39,20 +45,38 @@ pub(super) struct Channels {
     pub(super) orders: Receiver<Order>,
 }
 
+/// What the thread needs for the kinds that are registered as blocking.
+pub(super) struct Blocking<S> {
+    /// By kind; nothing for those that are futures.
+    pub(super) runners: Vec<Option<Runner<S>>>,
+    pub(super) state: Arc<S>,
+}
+
 /// Starts the thread. The tokens of its runs are children of `shutdown`; somebody has to send [`Input::Shutdown`] when
 /// that is cancelled.
-pub(super) fn start(rules: Rules, database: Database, shutdown: CancellationToken) -> Result<Channels, Error> {
+pub(super) fn start<S: Send + Sync + 'static>(
+    rules: Rules,
+    database: Database,
+    blocking: Blocking<S>,
+    shutdown: CancellationToken,
+) -> Result<Channels, Error> {
     // Not bounded: each run has room for one order, and for two inputs.
     let (inputs, receiver) = async_channel::unbounded();
     let (outbox, orders) = async_channel::unbounded();
     let (own_inputs, own_outbox) = (inputs.clone(), outbox.clone());
     let make = move || {
+        let inbox = Inbox::new(own_inputs);
+        let (told, most) = (inbox.clone(), rules.config.concurrency);
+        let blocks = blocking.runners.iter().map(Option::is_some).collect();
+        let tell = move |input| told.send(input);
         let driver = Driver {
+            pool: Pool::new(blocking.runners, blocking.state, tell, shutdown.clone(), most),
+            blocks,
             engine: Engine::new(rules, now()),
             wires: [Wire::new(database.clone()), Wire::new(database)],
             arrivals: Arrivals::new(receiver),
             runs: Runs::default(),
-            inbox: Inbox::new(own_inputs),
+            inbox,
             orders: own_outbox,
             shutdown,
         };
@@ -64,7 +88,11 @@ pub(super) fn start(rules: Rules, database: Database, shutdown: CancellationToke
     Ok(Channels { inputs, orders })
 }
 
-struct Driver {
+struct Driver<S> {
+    /// The threads of blocking handlers; there are none until one is needed.
+    pool: Pool<S>,
+    /// Which kinds run there.
+    blocks: Vec<bool>,
     engine: Engine,
     wires: [Wire; 2],
     arrivals: Arrivals<Input>,
@@ -74,24 +102,30 @@ struct Driver {
     shutdown: CancellationToken,
 }
 
-impl Driver {
+impl<S: Send + Sync + 'static> Driver<S> {
     /// The loop that [`Engine`] asks for.
     async fn run(mut self) -> Result<ShutdownReport, Error> {
         loop {
             while let Some(output) = self.engine.output(now()) {
                 if let Output::Stopped(result) = output {
+                    self.pool.end_by(later(now(), END_WITHIN));
                     return result;
                 }
                 self.carry_out(output);
             }
             let news = self.arrivals.wait(&mut self.wires, self.engine.deadline()).await;
             let now = now();
-            if news.is_empty() {
+            // The token wakes handlers before it tells us, so a result could overtake the shutdown that caused it, and
+            // one more job be claimed. Telling the engine again changes nothing.
+            if self.shutdown.is_cancelled() {
+                self.engine.input(now, Input::Shutdown);
+            } else if news.is_empty() {
                 self.engine.input(now, Input::Tick);
             }
             for input in news.into_iter().map(into_input) {
                 if let Input::Finished(id, _) = input {
                     self.runs.0.remove(&id);
+                    self.pool.forget(id);
                 }
                 self.engine.input(now, input);
             }
@@ -104,7 +138,10 @@ impl Driver {
             Output::Disconnect(link) => self.wire(link).disconnect(),
             Output::Execute(link, id, statement) => self.wire(link).execute(id, statement),
             Output::Start(start) => self.start(start),
-            Output::Cancel(id, reason) => self.runs.cancel(id, reason),
+            Output::Cancel(id, reason) => {
+                self.runs.cancel(id, reason);
+                self.pool.cancel(id, reason);
+            }
             Output::Abort(id) => self.abort(id),
             // A logger is code of the application's.
             Output::Observe(event) => drop(guarded(|| event.log())),
@@ -121,6 +158,10 @@ impl Driver {
     }
 
     fn start(&mut self, start: Start) {
+        if self.blocks.get(start.kind).is_some_and(|blocks| *blocks) {
+            self.pool.start(start);
+            return;
+        }
         let (id, fate) = (start.id, Arc::<Fate>::default());
         let ties = self.inbox.ties(id, self.shutdown.child_token(), &fate);
         self.runs.0.insert(id, Going { token: ties.token.clone(), fate: Arc::clone(&fate) });
@@ -129,6 +170,7 @@ impl Driver {
     }
 
     fn abort(&mut self, id: RunId) {
+        self.pool.revoke(id);
         if self.runs.abort(id) {
             // Through the inbox, as every report: just now the engine is asked for outputs.
             self.inbox.send(Input::Finished(id, Report::new(Verdict::NotStarted)));

@@ -62,4 +62,4 @@ pub use self::queue::Queue;
 pub use self::spawn::{BoxFuture, Spawn};
 pub use self::worker::{Worker, WorkerBuilder};
 pub use crate::Context;
-pub use crate::handler::AsyncHandler as Handler;
+pub use crate::handler::{AsyncHandler as Handler, BlockingHandler};

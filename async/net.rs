@@ -93,6 +93,16 @@ impl fmt::Display for Host {
     }
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.ip().fmt(f),
+            #[cfg(unix)]
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// The future's result, or a time-out.
 pub(super) async fn within<T>(patience: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
     let alarm = async {

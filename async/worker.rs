@@ -16,13 +16,14 @@ use crate::cancellation::{CancellationToken, Hook};
 use crate::config::Config;
 use crate::engine::{Input, Rules};
 use crate::error::{Error, ErrorKind};
-use crate::handler::AsyncHandler;
+use crate::handler::{AsyncHandler, BlockingHandler};
 use crate::knobs::assemble;
 use crate::panic_boundary::guarded;
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
+use crate::threads;
 
-use super::io::{self, Channels, Order, Ticket};
+use super::io::{self, Blocking, Channels, Order, Ticket};
 use super::runner::{self, Runner};
 use super::spawn::Spawn;
 use super::task::{Inbox, JobTask};
@@ -44,20 +45,28 @@ pub struct Worker<S> {
     rules: Rules,
     database: Database,
     crew: Crew<S>,
+    blocking: Vec<Option<threads::Runner<S>>>,
 }
 
 /// Sets up a [`Worker`]. `S` is the state that every handler is given.
 pub struct WorkerBuilder<S> {
     config: Config,
     database: Option<Database>,
-    registry: Registry<Runner<S>>,
+    registry: Registry<Hand<S>>,
     state: S,
     spawner: Option<Box<dyn Spawn>>,
 }
 
+/// What runs the jobs of a kind.
+enum Hand<S> {
+    Future(Runner<S>),
+    Thread(threads::Runner<S>),
+}
+
 /// What it takes to run a job.
 struct Crew<S> {
-    registry: Registry<Runner<S>>,
+    /// By kind; nothing for those that run on threads.
+    runners: Vec<Option<Runner<S>>>,
     state: Arc<S>,
     spawner: Option<Box<dyn Spawn>>,
 }
@@ -77,7 +86,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     ///
     /// After `shutdown` nothing more is claimed, and every run's context says that it should wind down. What still runs
     /// when `shutdown_timeout` is over is dropped, and its job released without a failure. A future that doesn't let
-    /// itself be dropped within 5 seconds after that, because it never yields, is reported as left claimed.
+    /// itself be dropped within `abort_grace` after that, because it never yields, is reported as left claimed.
     ///
     /// A lost connection, a restarted server or a failing statement does not end it: it reconnects and goes on.
     ///
@@ -90,11 +99,12 @@ impl<S: Send + Sync + 'static> Worker<S> {
     /// # Cancellation
     /// Dropped before it is first polled, it has done nothing. Dropped later, the handlers inside it are dropped with
     /// it, those that were spawned are aborted, and the worker's thread releases the jobs of all that have stopped
-    /// within 5 seconds; the others become claimable when their leases run out. Nobody hears of the result. To stop a
+    /// within `abort_grace`; the others become claimable when their leases run out. Nobody hears of the result. To stop a
     /// worker in good order, cancel `shutdown` and await the future.
     pub async fn run(self, shutdown: CancellationToken) -> Result<ShutdownReport, Error> {
-        let Self { rules, database, crew } = self;
-        let channels = io::start(rules, database, shutdown.clone())?;
+        let Self { rules, database, crew, blocking } = self;
+        let blocking = Blocking { runners: blocking, state: Arc::clone(&crew.state) };
+        let channels = io::start(rules, database, blocking, shutdown.clone())?;
         let mut stage = Stage::new(crew, channels, &shutdown);
         poll_fn(|cx| stage.poll(cx)).await
     }
@@ -104,7 +114,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Lets the worker claim jobs of `T`'s kind, and run them with `T`'s handler.
     #[must_use]
     pub fn register<T: AsyncHandler<S>>(mut self) -> Self {
-        self.registry.add::<T>(runner::run::<S, T>, None, false);
+        self.registry.add::<T>(Hand::Future(runner::run::<S, T>), None, false);
         self
     }
 
@@ -113,7 +123,25 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// The cap holds within this worker, below its `concurrency`.
     #[must_use]
     pub fn register_capped<T: AsyncHandler<S>>(mut self, max: usize) -> Self {
-        self.registry.add::<T>(runner::run::<S, T>, Some(max), false);
+        self.registry.add::<T>(Hand::Future(runner::run::<S, T>), Some(max), false);
+        self
+    }
+
+    /// Lets the worker claim jobs of `T`'s kind, and run them on threads of its own with `T`'s blocking handler.
+    ///
+    /// For work that blocks or computes. Threads are started when they are needed, never more than `concurrency`. The
+    /// rules of blocking handlers hold: once started, such a run is never aborted and its job never released, and a
+    /// shutdown waits for it without bound.
+    #[must_use]
+    pub fn register_blocking<T: BlockingHandler<S>>(mut self) -> Self {
+        self.registry.add::<T>(Hand::Thread(threads::run::<S, T>), None, true);
+        self
+    }
+
+    /// As [`register_blocking`](Self::register_blocking), with at most `max` runs of this kind at once; 0 counts as 1.
+    #[must_use]
+    pub fn register_blocking_capped<T: BlockingHandler<S>>(mut self, max: usize) -> Self {
+        self.registry.add::<T>(Hand::Thread(threads::run::<S, T>), Some(max), true);
         self
     }
 
@@ -142,14 +170,19 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     pub fn build(self) -> Result<Worker<S>, Error> {
         let Self { config, database, registry, state, spawner } = self;
         let (rules, database) = assemble(config, database, &registry)?;
-        Ok(Worker { rules, database, crew: Crew { registry, state: Arc::new(state), spawner } })
+        let hands = registry.into_runners().into_iter().map(|hand| match hand {
+            Hand::Future(runner) => (Some(runner), None),
+            Hand::Thread(runner) => (None, Some(runner)),
+        });
+        let (runners, blocking) = hands.unzip();
+        Ok(Worker { rules, database, crew: Crew { runners, state: Arc::new(state), spawner }, blocking })
     }
 }
 
 impl<S> Crew<S> {
     fn task(&self, ticket: Ticket, inbox: &Inbox) -> Option<JobTask> {
         let Ticket { start, ties, fate } = ticket;
-        let runner = self.registry.runner(start.kind);
+        let runner = self.runners.get(start.kind).copied().flatten();
         debug_assert!(runner.is_some(), "the engine starts only what is registered");
         let starts = start.report_start.then(|| (start.id, inbox.clone()));
         let departure = ties.departure.clone();

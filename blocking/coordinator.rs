@@ -14,12 +14,11 @@ use crate::observer::Event;
 use crate::panic_boundary::guarded;
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
+use crate::threads::{Pool, Runner};
 use crate::{Database, time};
 
 use super::clock::now;
-use super::handlers::Handlers;
 use super::link::{LinkThreads, News};
-use super::runner::Runner;
 
 /// How long a stopped worker waits for its threads. They end within a few milliseconds, a listening one within 100;
 /// one that hangs in a connection is not worth more.
@@ -39,7 +38,7 @@ pub(super) struct Coordinator<S> {
     sender: Sender<Input>,
     work: LinkThreads,
     watch: LinkThreads,
-    handlers: Handlers<S>,
+    handlers: Pool<S>,
     shutdown: CancellationToken,
 }
 
@@ -59,9 +58,12 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
         let Parts { rules, database, registry, state } = parts;
         let (sender, inputs) = unbounded();
         let most = rules.config.concurrency;
+        let runners = registry.into_runners().into_iter().map(Some).collect();
+        let inbox = sender.clone();
+        let tell = move |input| drop(inbox.send(input));
         Self {
             engine: Engine::new(rules, now()),
-            handlers: Handlers::new(registry, state, sender.clone(), shutdown.clone(), most),
+            handlers: Pool::new(runners, state, tell, shutdown.clone(), most),
             work: LinkThreads::new("venturi-work", &database),
             watch: LinkThreads::new("venturi-watch", &database),
             inputs,

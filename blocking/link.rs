@@ -17,9 +17,9 @@ use crate::fault::Fault;
 use crate::link::StatementId;
 use crate::panic_boundary::guarded;
 use crate::statement::{Reply, Statement};
+use crate::threads::Threads;
 
 use super::connection::{Address, Connection};
-use super::threads::Threads;
 
 /// How long a listening thread hears before it looks for a command; nothing can interrupt the client in between.
 /// Ten times a second costs nothing that can be measured, and an idle worker still stops well within half a second.

@@ -5,10 +5,10 @@ use postgres::{Client, Row};
 use crate::database::SchemaName;
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::threads;
 use crate::{Database, migration};
 
 use super::connection::Address;
-use super::threads;
 
 const DOING: &str = "migrating the schema";
 

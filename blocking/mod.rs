@@ -40,13 +40,10 @@
 mod clock;
 mod connection;
 mod coordinator;
-mod handlers;
 mod host;
 mod link;
 mod migrate;
 mod queue;
-mod runner;
-mod threads;
 mod worker;
 
 pub use crate::Context;

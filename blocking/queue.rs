@@ -11,11 +11,11 @@ use crate::knobs::random_seed;
 use crate::link::Epoch;
 use crate::producer::{CallId, Input, Output, Producer, Request, Response, batches, partly};
 use crate::statement::NewJob;
+use crate::threads;
 use crate::{Database, Effect, Enqueued, JobId, RecoveredStale, Submit, Task};
 
 use super::clock::now;
 use super::link::{LinkThreads, News};
-use super::threads;
 
 const THREAD: &str = "venturi-queue";
 

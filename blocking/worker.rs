@@ -11,10 +11,10 @@ use crate::handler::BlockingHandler;
 use crate::knobs;
 use crate::panic_boundary::guarded;
 use crate::registry::Registry;
+use crate::threads::{Runner, run};
 use crate::{CancellationToken, Database, ShutdownReport};
 
 use super::coordinator::{Coordinator, Parts};
-use super::runner::{self, Runner};
 
 /// Claims jobs and runs each on a thread, up to `concurrency` at once.
 ///
@@ -105,7 +105,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// Makes the worker claim jobs of the kind `T::KIND` and run them with `T`'s handler.
     #[must_use]
     pub fn register<T: BlockingHandler<S>>(mut self) -> Self {
-        self.registry.add::<T>(runner::run::<S, T>, None, true);
+        self.registry.add::<T>(run::<S, T>, None, true);
         self
     }
 
@@ -114,7 +114,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// For a kind that needs something scarce. A cap at or above the worker's concurrency changes nothing.
     #[must_use]
     pub fn register_capped<T: BlockingHandler<S>>(mut self, max: usize) -> Self {
-        self.registry.add::<T>(runner::run::<S, T>, Some(max), true);
+        self.registry.add::<T>(run::<S, T>, Some(max), true);
         self
     }
 

@@ -14,7 +14,7 @@ use crate::{Context, Outcome, Task, TaskError};
 ///
 /// `Err` counts as a failure and is retried with backoff unless it is [`TaskError::permanent`]; a panic is caught and
 /// handled by the worker's panic policy.
-#[cfg(feature = "blocking")]
+#[cfg(any(feature = "blocking", feature = "async"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be run by a blocking worker whose state is `{S}`",
     note = "implement `venturi::blocking::Handler<{S}>` for it"

@@ -55,6 +55,10 @@ mod time;
 #[path = "../async/mod.rs"]
 pub mod r#async;
 
+#[cfg(any(feature = "blocking", feature = "async"))]
+#[path = "../threads/mod.rs"]
+mod threads;
+
 #[cfg(feature = "blocking")]
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 #[path = "../blocking/mod.rs"]

@@ -60,9 +60,9 @@ impl<R> Registry<R> {
         });
     }
 
-    /// The runner of the kind with this index, as [`rules`](Self::rules) lists them.
-    pub(crate) fn runner(&self, kind: usize) -> Option<&R> {
-        self.entries.get(kind).map(|entry| &entry.runner)
+    /// What runs each kind, in the order in which [`rules`](Self::rules) lists them.
+    pub(crate) fn into_runners(self) -> Vec<R> {
+        self.entries.into_iter().map(|entry| entry.runner).collect()
     }
 
     /// Checks the kinds and reads their policies.

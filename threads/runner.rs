@@ -8,10 +8,10 @@ use crate::report::{Report, Verdict};
 use crate::run::{Prepared, conclude, prepare};
 
 /// Runs a job of one kind; the kind's type is in the function. It never panics.
-pub(super) type Runner<S> = fn(&ClaimedJob, Ties, &S) -> Report;
+pub(crate) type Runner<S> = fn(&ClaimedJob, Ties, &S) -> Report;
 
 /// The [`Runner`] of `T`.
-pub(super) fn run<S, T: BlockingHandler<S>>(job: &ClaimedJob, ties: Ties, state: &S) -> Report {
+pub(crate) fn run<S, T: BlockingHandler<S>>(job: &ClaimedJob, ties: Ties, state: &S) -> Report {
     attempt::<S, T>(job, ties, state).unwrap_or_else(|panic| Report::new(Verdict::Panicked(panic)))
 }
 

@@ -15,14 +15,13 @@ use crate::context::Ties;
 use crate::departure::Departure;
 use crate::engine::{Input, Start};
 use crate::job::RunId;
-use crate::registry::Registry;
 use crate::report::{Report, Verdict};
 
+use super::named::Threads;
 use super::runner::Runner;
-use super::threads::Threads;
 
 /// The coordinator's end of the pool.
-pub(super) struct Handlers<S> {
+pub(crate) struct Pool<S> {
     shared: Arc<Shared<S>>,
     queue: Sender<Queued>,
     queued: Receiver<Queued>,
@@ -35,11 +34,16 @@ pub(super) struct Handlers<S> {
     most: usize,
 }
 
+/// Passes something on to the engine. If that is gone, what is passed is dropped: a row's lease runs out, a question
+/// is answered with an error.
+type Tell = Arc<dyn Fn(Input) + Send + Sync>;
+
 /// What the threads need.
 struct Shared<S> {
-    registry: Registry<Runner<S>>,
+    /// By kind; nothing for kinds that run elsewhere.
+    runners: Vec<Option<Runner<S>>>,
     state: Arc<S>,
-    reports: Sender<Input>,
+    tell: Tell,
     /// Runs that are queued or running: as many threads are wanted.
     busy: AtomicUsize,
 }
@@ -79,23 +83,23 @@ impl Ticket {
     }
 }
 
-impl<S: Send + Sync + 'static> Handlers<S> {
+impl<S: Send + Sync + 'static> Pool<S> {
     /// A pool without threads; `most` is how many there may be. A run more than that would wait for its turn.
-    pub(super) fn new(
-        registry: Registry<Runner<S>>,
+    pub(crate) fn new(
+        runners: Vec<Option<Runner<S>>>,
         state: Arc<S>,
-        reports: Sender<Input>,
+        tell: impl Fn(Input) + Send + Sync + 'static,
         shutdown: CancellationToken,
         most: usize,
     ) -> Self {
         let (queue, queued) = unbounded();
-        let shared = Arc::new(Shared { registry, state, reports, busy: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { runners, state, tell: Arc::new(tell), busy: AtomicUsize::new(0) });
         let (runs, threads) = (BTreeMap::new(), Threads::new());
         Self { shared, queue, queued, runs, shutdown, threads, started: 0, most }
     }
 
     /// Starts a run on an idle thread, or on a new one.
-    pub(super) fn start(&mut self, start: Start) {
+    pub(crate) fn start(&mut self, start: Start) {
         let id = start.id;
         let busy = self.shared.busy.fetch_add(1, Ordering::AcqRel) + 1;
         if busy > self.started && self.started < self.most {
@@ -113,26 +117,26 @@ impl<S: Send + Sync + 'static> Handlers<S> {
     }
 
     /// Tells a handler to wind down.
-    pub(super) fn cancel(&self, id: RunId, reason: CancelReason) {
+    pub(crate) fn cancel(&self, id: RunId, reason: CancelReason) {
         if let Some(run) = self.runs.get(&id) {
             run.token.cancel_because(reason);
         }
     }
 
     /// Takes a run back if its handler has not started, and then reports it; does nothing if it has.
-    pub(super) fn revoke(&self, id: RunId) {
+    pub(crate) fn revoke(&self, id: RunId) {
         if self.runs.get(&id).is_some_and(|run| run.ticket.revoke()) {
             self.shared.tell(Input::Finished(id, Report::new(Verdict::NotStarted)));
         }
     }
 
     /// A run was reported: there is nothing to cancel any more.
-    pub(super) fn forget(&mut self, id: RunId) {
+    pub(crate) fn forget(&mut self, id: RunId) {
         self.runs.remove(&id);
     }
 
     /// Ends the threads, and waits for them until `deadline`; a handler that still runs is left behind.
-    pub(super) fn end_by(mut self, deadline: Instant) {
+    pub(crate) fn end_by(mut self, deadline: Instant) {
         let threads = std::mem::replace(&mut self.threads, Threads::new());
         // The queue is closed with this, so that idle threads end.
         drop(self);
@@ -152,7 +156,7 @@ impl<S: Send + Sync + 'static> Handlers<S> {
 }
 
 /// If the coordinator is gone before its runs, nobody will take their results: they are told to wind down.
-impl<S> Drop for Handlers<S> {
+impl<S> Drop for Pool<S> {
     fn drop(&mut self) {
         for run in self.runs.values() {
             run.ticket.revoke();
@@ -161,12 +165,12 @@ impl<S> Drop for Handlers<S> {
     }
 }
 
-/// Passes what handlers ask to the coordinator; if that is gone, the question drops and is answered with an error.
-struct FrontDesk(Sender<Input>);
+/// Passes on what handlers ask.
+struct FrontDesk(Tell);
 
 impl Desk for FrontDesk {
     fn ask(&self, id: RunId, ask: Ask) {
-        let _ = self.0.send(Input::Asked(id, ask));
+        (self.0)(Input::Asked(id, ask));
     }
 }
 
@@ -182,8 +186,8 @@ impl<S> Shared<S> {
             self.tell(Input::Started(start.id));
         }
         let departure = self.departure(start.id);
-        let ties = Ties { token, desk: Arc::new(FrontDesk(self.reports.clone())), departure: departure.clone() };
-        let report = match self.registry.runner(start.kind) {
+        let ties = Ties { token, desk: Arc::new(FrontDesk(Arc::clone(&self.tell))), departure: departure.clone() };
+        let report = match self.runners.get(start.kind).copied().flatten() {
             Some(run) => run(&start.job, ties, &self.state),
             None => Report::new(Verdict::NotStarted),
         };
@@ -193,14 +197,12 @@ impl<S> Shared<S> {
     }
 
     fn departure(&self, id: RunId) -> Departure {
-        let reports = self.reports.clone();
-        // If the coordinator is gone, the row's lease runs out.
-        Departure::new(move |report| drop(reports.send(Input::Finished(id, report))))
+        let tell = Arc::clone(&self.tell);
+        Departure::new(move |report| tell(Input::Finished(id, report)))
     }
 
     fn tell(&self, input: Input) {
-        // If the coordinator is gone, the row's lease runs out.
-        let _ = self.reports.send(input);
+        (self.tell)(input);
     }
 }
 

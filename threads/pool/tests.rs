@@ -1,13 +1,12 @@
 use std::collections::BTreeSet;
 use std::panic::panic_any;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
-use super::super::clock::now;
 use super::super::runner;
 use super::*;
 use crate::handler::BlockingHandler;
@@ -51,7 +50,7 @@ impl Task for Job {
 impl BlockingHandler<Seen> for Job {
     fn handle(&self, context: &mut Context<()>, seen: &Seen) -> Result<Outcome, TaskError> {
         let name = thread::current().name().unwrap_or_default().to_owned();
-        seen.started.lock().push((context.job_id().get(), name));
+        seen.started.lock().unwrap().push((context.job_id().get(), name));
         let running = seen.running.fetch_add(1, Ordering::SeqCst) + 1;
         seen.most_running.fetch_max(running, Ordering::SeqCst);
         if matches!(self, Self::Wait) {
@@ -65,27 +64,27 @@ impl BlockingHandler<Seen> for Job {
     }
 }
 
-struct Pool {
-    handlers: Handlers<Seen>,
+struct Rig {
+    handlers: Pool<Seen>,
     seen: Arc<Seen>,
     inputs: Receiver<Input>,
     shutdown: CancellationToken,
 }
 
-fn pool(most: usize) -> Pool {
-    let mut registry = Registry::new();
-    registry.add::<Job>(runner::run::<Seen, Job> as Runner<Seen>, None, true);
+fn pool(most: usize) -> Rig {
+    let runners = vec![Some(runner::run::<Seen, Job> as Runner<Seen>)];
     let (seen, shutdown) = (Arc::new(Seen::default()), CancellationToken::new());
     let (reports, inputs) = unbounded();
-    let handlers = Handlers::new(registry, Arc::clone(&seen), reports, shutdown.clone(), most);
-    Pool { handlers, seen, inputs, shutdown }
+    let handlers =
+        Pool::new(runners, Arc::clone(&seen), move |input| drop(reports.send(input)), shutdown.clone(), most);
+    Rig { handlers, seen, inputs, shutdown }
 }
 
 fn id(job: i64) -> RunId {
     RunId { job, run: 1 }
 }
 
-impl Pool {
+impl Rig {
     fn start(&mut self, job: i64, task: Job) {
         self.start_reported(job, task, false);
     }
@@ -120,19 +119,19 @@ impl Pool {
     }
 
     fn until_running(&self, count: usize) {
-        let deadline = now() + PATIENCE;
+        let deadline = Instant::now() + PATIENCE;
         while self.seen.running.load(Ordering::SeqCst) < count {
-            assert!(now() < deadline, "{count} handlers are running");
+            assert!(Instant::now() < deadline, "{count} handlers are running");
             thread::yield_now();
         }
     }
 
     fn started(&self) -> Vec<i64> {
-        self.seen.started.lock().iter().map(|(job, _)| *job).collect()
+        self.seen.started.lock().unwrap().iter().map(|(job, _)| *job).collect()
     }
 
     fn threads(&self) -> BTreeSet<String> {
-        self.seen.started.lock().iter().map(|(_, name)| name.clone()).collect()
+        self.seen.started.lock().unwrap().iter().map(|(_, name)| name.clone()).collect()
     }
 }
 
@@ -253,7 +252,7 @@ fn ending_waits_for_idle_threads_and_leaves_a_busy_one_behind() {
     idle.finished();
     let seen = Arc::downgrade(&idle.seen);
     drop(idle.seen);
-    idle.handlers.end_by(now() + PATIENCE);
+    idle.handlers.end_by(Instant::now() + PATIENCE);
     assert!(seen.upgrade().is_none(), "no thread holds the state any more");
 
     let mut busy = pool(1);
@@ -262,7 +261,7 @@ fn ending_waits_for_idle_threads_and_leaves_a_busy_one_behind() {
     busy.until_running(1);
     // The run is not known any more, so nothing cancels it.
     busy.handlers.forget(id(1));
-    busy.handlers.end_by(now() + Duration::from_millis(20));
+    busy.handlers.end_by(Instant::now() + Duration::from_millis(20));
     assert_eq!(busy.seen.running.load(Ordering::SeqCst), 1);
     busy.seen.gate.cancel();
 }

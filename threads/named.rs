@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
+#[cfg(feature = "blocking")]
 use crate::error::{Error, ErrorKind};
 use crate::panic_boundary::guarded;
 
 /// Threads that belong together. Dropping this leaves them to themselves.
-pub(super) struct Threads {
+pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
     /// Each thread holds a clone to its end, so that the channel is disconnected when all of them have ended.
     alive: Sender<Infallible>,
@@ -19,13 +20,13 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (alive, ended) = bounded(0);
         Self { handles: Vec::new(), alive, ended }
     }
 
     /// Starts a thread. What `body` owns is dropped on it.
-    pub(super) fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(crate) fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let alive = self.alive.clone();
         let handle = spawn(name, move || {
             let alive = alive;
@@ -37,13 +38,14 @@ impl Threads {
     }
 
     /// How many have not ended.
-    pub(super) fn running(&mut self) -> usize {
+    #[cfg(feature = "blocking")]
+    pub(crate) fn running(&mut self) -> usize {
         self.handles.retain(|handle| !handle.is_finished());
         self.handles.len()
     }
 
     /// Waits until all have ended, at most until `deadline`. Those that have not are left to themselves.
-    pub(super) fn end_by(self, deadline: Instant) {
+    pub(crate) fn end_by(self, deadline: Instant) {
         let Self { handles, alive, ended } = self;
         drop(alive);
         let all_ended = matches!(ended.recv_deadline(deadline), Err(RecvTimeoutError::Disconnected));
@@ -57,12 +59,13 @@ impl Threads {
 }
 
 /// Starts a thread that nobody has to wait for.
-pub(super) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name).spawn(|| contained(body))
 }
 
 /// Runs `body` on a thread of its own and waits for it: a client must not be used inside an async task.
-pub(super) fn call<T: Send + 'static>(
+#[cfg(feature = "blocking")]
+pub(crate) fn call<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -78,13 +81,15 @@ pub(super) fn call<T: Send + 'static>(
 }
 
 /// The system has no thread to give.
-pub(super) fn cannot_start(name: &str, error: io::Error) -> Error {
+#[cfg(feature = "blocking")]
+pub(crate) fn cannot_start(name: &str, error: io::Error) -> Error {
     let what = format!("the thread {name} cannot be started: {error}; raise the limit of threads, or try again later");
     Error::new(ErrorKind::Unavailable, what).with_source(error.into())
 }
 
 /// A thread of ours has panicked, which was logged when it happened.
-pub(super) fn has_ended(name: &str) -> Error {
+#[cfg(feature = "blocking")]
+pub(crate) fn has_ended(name: &str) -> Error {
     Error::new(
         ErrorKind::Internal,
         format!("the thread {name} ended unexpectedly; this is a defect in venturi, please report it"),
