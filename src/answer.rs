@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 ///
 /// # Cancellation
 /// The request has been made when this value exists; dropping the future loses only the answer.
-#[must_use = "wait for the answer: `.wait()?` on a thread, `.await?` in a future"]
+#[must_use = "call `wait` on it on a thread, or await it in a future"]
 pub struct Answer<T> {
     slot: Arc<Slot<T>>,
 }
