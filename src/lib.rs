@@ -79,3 +79,8 @@ pub use producer::RecoveredStale;
 pub use report::{LeftClaimed, LeftReason, ShutdownReport};
 pub use submit::{Effect, Enqueued, Submit};
 pub use task::{Priority, Task};
+
+/// The README's programs compile.
+#[cfg(all(doctest, feature = "blocking", feature = "async"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
