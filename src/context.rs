@@ -149,7 +149,6 @@ impl<C> Context<C> {
     /// Completes when this run should wind down.
     ///
     /// It borrows nothing, so it can be awaited beside work that uses the context.
-    #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         self.ties.token.cancelled()
     }

@@ -240,8 +240,7 @@ impl Producer {
     fn gather(&mut self) -> Vec<Insert> {
         let mut inserts: Vec<Insert> = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
-        loop {
-            let Some(Call { request, .. }) = self.waiting.front() else { break };
+        while let Some(Call { request, .. }) = self.waiting.front() {
             let (more, larger) = match request {
                 Request::Probe => (0, 0),
                 Request::Enqueue(jobs) => (jobs.len(), jobs.iter().map(size).sum()),
