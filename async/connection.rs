@@ -15,15 +15,12 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMess
 
 use crate::Database;
 use crate::fault::Fault;
-use crate::statement::SESSION;
+use crate::statement::{IS_READ_ONLY, SESSION};
 
 use super::net::{Address, Host, Stream, within};
 
 /// Used only where a time-out was taken out of the settings by hand.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Asked of every server, whatever the settings want: a queue has no use for one that takes no writes.
-const IS_READ_ONLY: &str = "SHOW transaction_read_only";
 
 /// An open connection; its two halves may be borrowed apart.
 #[derive(Debug)]

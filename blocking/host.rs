@@ -12,12 +12,9 @@ use tokio_postgres::config::{Host as HostName, TargetSessionAttrs};
 
 use crate::fault::Fault;
 use crate::panic_boundary::guarded;
-use crate::statement::SESSION;
+use crate::statement::{IS_READ_ONLY, SESSION};
 
 const DEFAULT_PORT: u16 = 5432;
-
-/// Asked of every server, whatever the settings want: a queue has no use for one that takes no writes.
-const IS_READ_ONLY: &str = "SHOW transaction_read_only";
 
 /// One server.
 pub(super) struct Host {

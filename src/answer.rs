@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use crate::error::{Error, ErrorKind};
+use crate::panic_boundary::guarded;
 
 /// What the database says to a handler's request; it arrives while the handler goes on.
 ///
@@ -64,7 +65,8 @@ impl<T> Slot<T> {
         };
         self.arrived.notify_all();
         if let Some(waker) = waker {
-            waker.wake();
+            // A waker is code of the application's executor, and whoever answers must go on.
+            let _ = guarded(|| waker.wake());
         }
     }
 }

@@ -151,8 +151,8 @@ impl Database {
 
     /// Whether a worker listens for notifications. Default: `true`.
     ///
-    /// Without, new jobs are found by polling alone. Switch it off behind a pooler that gives a connection away
-    /// between transactions.
+    /// Without it, a job that nobody looks for starts when `poll_max` is over at the latest. It does not make a connection
+    /// pooler in transaction mode usable: settings and prepared statements are the connection's own as well.
     #[must_use]
     pub fn listen(mut self, listen: bool) -> Self {
         self.listen = listen;

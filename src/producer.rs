@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::Backoff;
 use crate::config::{DEFAULT_BACKSTOP, DEFAULT_JITTER};
 use crate::error::{Error, ErrorKind};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, OutcomeKnown};
 use crate::link::{Epoch, LinkState, StatementId};
 use crate::migration::check_version;
 use crate::notification;
@@ -405,6 +405,8 @@ impl Producer {
 
     fn insert_failed(&mut self, now: Instant, calls: Vec<Insert>, fault: &Fault) {
         match fault.kind {
+            // Nothing was sent, so nothing was stored.
+            FaultKind::Link if fault.outcome == OutcomeKnown::NotDone => self.wait_again(calls),
             FaultKind::Link => {
                 for call in calls {
                     let error = Error::new(

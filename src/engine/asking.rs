@@ -58,9 +58,10 @@ impl Engine {
         }
     }
 
-    /// Both requests are harmless to repeat, so only one that the server refuses for its content is given up.
+    /// Both requests are harmless to repeat, so one is given up only when the server refuses it for its content, or
+    /// when the shutdown has been forced: then nobody has time to wait for a server that hangs.
     pub(super) fn ask_failed(&mut self, id: RunId, ask: Ask, fault: &Fault) {
-        if !matches!(fault.kind, FaultKind::Statement) {
+        if !matches!(fault.kind, FaultKind::Statement) && !self.is_forced() {
             self.asking.waiting.push_front((id, ask));
             return;
         }

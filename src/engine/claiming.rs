@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::purpose::Wanted;
 use super::runs::Work;
+use super::settling::Tally;
 use super::{Engine, Output, Rules, Start};
 use crate::job::ClaimedJob;
 use crate::observer::Event;
@@ -186,6 +187,10 @@ impl Claiming {
 
     /// How long to leave the queue alone after the spawner threw a run away; grows while it goes on.
     pub(super) fn discarded(&mut self, now: Instant) -> u32 {
+        if self.paused_until.is_some_and(|until| until > now) {
+            // Of the same claim as the one before: one bad moment counts once, however many runs it cost.
+            return self.discarded_in_a_row;
+        }
         self.discarded_in_a_row = self.discarded_in_a_row.saturating_add(1);
         let wait = Duration::from_millis(100).saturating_mul(1 << self.discarded_in_a_row.min(6));
         self.paused_until = Some(later(now, wait.min(Duration::from_secs(5))));
@@ -399,15 +404,13 @@ impl Engine {
     fn admit(&mut self, now: Instant, job: ClaimedJob) {
         let id = job.id;
         let Some(kind) = self.kind_index(&job.kind) else {
-            self.release_unknown(id, "claimed a kind that is not registered");
+            self.release_unknown(id, None, "claimed a kind that is not registered");
             return;
         };
         let held = self.runs.iter().any(|(other, _)| other.job == id.job);
         if held || !self.is_running() {
-            self.release_unknown(
-                id,
-                if held { "an earlier run has not stopped" } else { "claimed while shutting down" },
-            );
+            let why = if held { "an earlier run has not stopped" } else { "claimed while shutting down" };
+            self.release_unknown(id, Some(kind), why);
             return;
         }
         let report_start = self.enroll(now, kind, &job);
@@ -474,15 +477,16 @@ impl Engine {
         }
     }
 
-    pub(super) fn release_unknown(&mut self, id: crate::job::RunId, why: &'static str) {
-        self.settle_without_run(Settlement {
+    pub(super) fn release_unknown(&mut self, id: crate::job::RunId, kind: Option<usize>, why: &'static str) {
+        let release = Settlement {
             id,
             outcome: Ending::Released,
             delay: 0.0,
             note: Some(why.to_owned()),
             attachment: None,
             carry: None,
-        });
+        };
+        self.settle_without_run(release, kind, Tally::Released(why));
     }
 }
 

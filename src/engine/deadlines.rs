@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use super::runs::{Abort, Row, Work};
+use super::settling::Tally;
 use super::{Engine, Link, Output};
 use crate::cancellation::CancelReason;
 use crate::fault::Fault;
@@ -42,12 +43,12 @@ impl Engine {
         .fold(None, sooner)
     }
 
-    /// The handler has started: its time-out counts from here.
+    /// The handler has started: its time-out counts from here, unless the shutdown has been forced meanwhile.
     pub(super) fn started(&mut self, now: Instant, id: RunId) {
         let timeout = self.runs.get(id).and_then(|run| self.rule(run.kind)).and_then(|rule| rule.timeout);
+        let counts = !self.is_forced();
         if let Some(run) = self.runs.get_mut(id) {
-            run.started = true;
-            run.times_out_at = timeout.map(|timeout| later(now, timeout));
+            run.times_out_at = timeout.filter(|_| counts).map(|timeout| later(now, timeout));
         }
     }
 
@@ -89,7 +90,7 @@ impl Engine {
     fn record_timeout(&mut self, id: RunId) {
         if let Some(run) = self.runs.get(id).cloned() {
             let settlement = self.timed_out(id, &run);
-            self.unsettle(settlement);
+            self.unsettle(settlement, Tally::TimedOut);
         }
     }
 }

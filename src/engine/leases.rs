@@ -35,6 +35,19 @@ pub(super) struct Leases {
     failing: bool,
     reconcile_at: Option<Instant>,
     reconciliations: u32,
+    /// A claim was sent whose reply was lost: rows may be claimed that nobody here knows of.
+    claim_unheard: bool,
+}
+
+impl Leases {
+    /// Whether rows may be claimed for this worker that it does not know of.
+    pub(super) fn in_doubt(&self) -> bool {
+        self.claim_unheard
+    }
+
+    pub(super) fn doubt_no_more(&mut self) {
+        self.claim_unheard = false;
+    }
 }
 
 impl Engine {
@@ -49,7 +62,6 @@ impl Engine {
                 kind,
                 blocking,
                 failure_count: job.failure_count,
-                started: false,
                 work: Work::Going,
                 row: Row::Held,
                 abort: None,
@@ -120,10 +132,11 @@ impl Engine {
         !self.leases.failing
     }
 
-    /// A reply was lost: what the server did is not known.
-    pub(super) fn doubt_claims(&mut self, now: Instant) {
+    /// The reply to this was lost: what the server did is not known.
+    pub(super) fn doubt_claims(&mut self, now: Instant, unanswered: &Purpose) {
         self.leases.reconcile_at = Some(now);
         self.leases.reconciliations = RECONCILIATIONS;
+        self.leases.claim_unheard |= matches!(unanswered, Purpose::Exchange(it) if it.claim.is_some());
     }
 
     /// After this worker's own outage others had theirs too, and need time to renew.
@@ -156,6 +169,7 @@ impl Engine {
     ///
     /// No claim and no settlement of ours is in flight: they share the link that this read came from.
     pub(super) fn reconciled(&mut self, now: Instant, held: &[RunId]) {
+        self.leases.doubt_no_more();
         let lost: Vec<RunId> =
             self.runs.iter().filter(|(id, run)| run.row == Row::Held && !held.contains(id)).map(|(id, _)| id).collect();
         for id in lost {
@@ -165,7 +179,7 @@ impl Engine {
             let ours = self.runs.get(*id).is_some_and(|run| run.row != Row::Gone) || self.settling.holds(*id);
             if !ours {
                 self.observe(Event::Orphan { job: id.job, run: id.run });
-                self.release_unknown(*id, "the reply to its claim was lost");
+                self.release_unknown(*id, None, "the reply to its claim was lost");
             }
         }
     }

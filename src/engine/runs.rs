@@ -21,7 +21,6 @@ pub(super) struct Run {
     pub(super) blocking: bool,
     /// Failures before this run.
     pub(super) failure_count: i32,
-    pub(super) started: bool,
     pub(super) work: Work,
     pub(super) row: Row,
     pub(super) abort: Option<Abort>,
@@ -89,7 +88,7 @@ impl Runs {
         self.remove(id).map(|run| run.kind)
     }
 
-    pub(super) fn remove(&mut self, id: RunId) -> Option<Run> {
+    fn remove(&mut self, id: RunId) -> Option<Run> {
         let run = self.runs.remove(&id)?;
         if let Some(count) = self.per_kind.get_mut(run.kind) {
             debug_assert!(*count > 0, "a kind's count covers its runs");

@@ -38,10 +38,22 @@ pub(super) struct Settling {
 #[derive(Debug)]
 struct Pending {
     settlement: Settlement,
+    /// The job's kind, if it is one of ours.
+    kind: Option<usize>,
+    tally: Tally,
     not_before: Option<Instant>,
     /// Note, attachment and carry were given up because the server refused them.
     degraded: bool,
     retry: Option<Retry>,
+}
+
+/// What a result counts as, once it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tally {
+    Settled,
+    TimedOut,
+    /// Given back without a failure, for this reason.
+    Released(&'static str),
 }
 
 impl Default for Settling {
@@ -51,8 +63,8 @@ impl Default for Settling {
 }
 
 impl Settling {
-    fn add(&mut self, settlement: Settlement) {
-        let pending = Pending { settlement, not_before: None, degraded: false, retry: None };
+    fn add(&mut self, settlement: Settlement, kind: Option<usize>, tally: Tally) {
+        let pending = Pending { settlement, kind, tally, not_before: None, degraded: false, retry: None };
         self.results.insert(pending.settlement.id, pending);
     }
 
@@ -80,8 +92,9 @@ impl Settling {
         self.results.values().map(|it| it.not_before).fold(None, sooner)
     }
 
-    pub(super) fn drain(&mut self) -> Vec<RunId> {
-        std::mem::take(&mut self.results).into_keys().collect()
+    /// Gives all of them up: which runs they are of, and of which kinds.
+    pub(super) fn drain(&mut self) -> Vec<(RunId, Option<usize>)> {
+        std::mem::take(&mut self.results).into_iter().map(|(id, pending)| (id, pending.kind)).collect()
     }
 
     fn succeeded(&mut self) {
@@ -105,7 +118,7 @@ impl Engine {
         if blocking {
             self.extend_giving_up(now);
         }
-        if report.verdict == Verdict::Discarded {
+        if report.verdict == Verdict::Discarded && self.is_running() {
             let kind = self.rule(kind).map_or("", |rule| rule.kind);
             self.observe(Event::SpawnerLost { job: id.job, run: id.run, kind });
             self.spawner_discarded(now);
@@ -117,9 +130,11 @@ impl Engine {
         }
         match row {
             Row::Held => self.conclude(id, report),
-            Row::Unsettled => {}
+            // It timed out, and that is not stored yet.
+            Row::Unsettled => self.late_result(id, Some(kind)),
             Row::Gone => {
-                if report.verdict != Verdict::Aborted {
+                let has_result = !matches!(report.verdict, Verdict::Aborted | Verdict::NotStarted | Verdict::Discarded);
+                if has_result {
                     self.late_result(id, Some(kind));
                 }
                 self.free(id);
@@ -132,22 +147,22 @@ impl Engine {
         if let Some(what) = &report.degraded {
             self.observe(Event::Degraded { job: id.job, what: what.clone() });
         }
+        let tally = self.tally(&run, &report.verdict);
         let settlement = self.decide(id, &run, report);
-        self.unsettle(settlement);
+        self.unsettle(settlement, tally);
     }
 
     /// The result waits from here on until the server has taken it.
-    pub(super) fn unsettle(&mut self, settlement: Settlement) {
-        if let Some(run) = self.runs.get_mut(settlement.id) {
-            run.row = Row::Unsettled;
-        }
-        self.settling.add(settlement);
+    pub(super) fn unsettle(&mut self, settlement: Settlement, tally: Tally) {
+        let Some(run) = self.runs.get_mut(settlement.id) else { return };
+        run.row = Row::Unsettled;
+        self.settling.add(settlement, Some(run.kind), tally);
     }
 
     /// For rows that are claimed by this worker without having become a run.
-    pub(super) fn settle_without_run(&mut self, settlement: Settlement) {
+    pub(super) fn settle_without_run(&mut self, settlement: Settlement, kind: Option<usize>, tally: Tally) {
         if !self.settling.holds(settlement.id) {
-            self.settling.add(settlement);
+            self.settling.add(settlement, kind, tally);
         }
     }
 
@@ -156,7 +171,18 @@ impl Engine {
         let message = format!("cannot decode the row: {}", row.why);
         let kind = self.kind_index(&row.kind);
         let settlement = self.undecodable(row.id, kind, row.failure_count, message);
-        self.settle_without_run(settlement);
+        self.settle_without_run(settlement, kind, Tally::Settled);
+    }
+
+    fn tally(&self, run: &Run, verdict: &Verdict) -> Tally {
+        match verdict {
+            Verdict::Aborted if run.abort == Some(Abort::TimedOut) => Tally::TimedOut,
+            Verdict::Aborted => Tally::Released("shutdown_timeout"),
+            Verdict::NotStarted if self.is_forced() => Tally::Released("shutdown_timeout"),
+            Verdict::NotStarted => Tally::Released("not_started"),
+            Verdict::Discarded => Tally::Released("discarded"),
+            _ => Tally::Settled,
+        }
     }
 
     fn decide(&self, id: RunId, run: &Run, report: Report) -> Settlement {
@@ -246,32 +272,27 @@ impl Engine {
     }
 
     fn accepted(&mut self, now: Instant, id: RunId) {
-        let Some(pending) = self.settling.results.remove(&id) else { return };
-        let settlement = pending.settlement;
-        let Some(run) = self.runs.get_mut(id) else {
-            self.announce_settlement(now, None, &settlement);
-            return;
-        };
-        run.row = Row::Gone;
-        let (kind, abort) = (run.kind, run.abort);
-        match (settlement.outcome, abort) {
-            (Ending::Released, _) => self.report.released += 1,
-            (_, Some(Abort::TimedOut)) => self.report.timed_out += 1,
-            _ => self.report.settled += 1,
+        let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
+        match tally {
+            Tally::Settled => self.report.settled += 1,
+            Tally::TimedOut => self.report.timed_out += 1,
+            Tally::Released(_) => self.report.released += 1,
         }
-        self.tell_settled(kind, abort, &settlement);
-        self.announce_settlement(now, Some(kind), &settlement);
+        self.tell_settled(kind, tally, &settlement);
+        self.announce_settlement(now, kind, &settlement);
+        if let Some(run) = self.runs.get_mut(id) {
+            run.row = Row::Gone;
+        }
         self.free(id);
     }
 
-    fn tell_settled(&mut self, kind: usize, abort: Option<Abort>, settlement: &Settlement) {
-        let kind = self.rule(kind).map_or("", |rule| rule.kind);
+    fn tell_settled(&mut self, kind: Option<usize>, tally: Tally, settlement: &Settlement) {
+        // A row whose kind is not known was told of when it was found.
+        let Some(kind) = kind.and_then(|kind| self.rule(kind)).map(|rule| rule.kind) else { return };
         let RunId { job, run } = settlement.id;
-        self.observe(if settlement.outcome == Ending::Released {
-            let reason = if abort == Some(Abort::Shutdown) { "shutdown_timeout" } else { "not_started" };
-            Event::Released { job, run, kind, reason }
-        } else {
-            Event::Settled { job, run, kind, outcome: settlement.outcome.name() }
+        self.observe(match tally {
+            Tally::Released(reason) => Event::Released { job, run, kind, reason },
+            _ => Event::Settled { job, run, kind, outcome: settlement.outcome.name() },
         });
     }
 

@@ -3,22 +3,27 @@
 //! ```text
 //! RUNNING --shutdown--> DRAINING --nothing left--> STOPPED
 //!                          |
-//!                          +--shutdown_timeout--> FORCED
-//!                               futures:  dropped, then their jobs are released; what does not stop within
-//!                                         abort_grace is left claimed
-//!                               threads:  not started: taken back and released
-//!                                         started: waited for without bound, never released; handler_grace only
-//!                                         decides when the wait is reported as WAITING_FOR_THREAD
-//!                               --nothing left--> STOPPED
+//!                          +--shutdown_timeout--> FORCED --nothing left--> STOPPED
+//!                               |
+//!                               |  futures:  dropped, then their jobs are released; what does not stop within
+//!                               |            abort_grace is left claimed
+//!                               |  threads:  not started: taken back and released
+//!                               |
+//!                               +--threads that have started--> GRACE --they return--> STOPPED
+//!                                                                 |
+//!                                                                 +--handler_grace--> WAITING_FOR_THREAD
+//!                                                                       --they return--> STOPPED
 //! ```
 //!
-//! Leases are renewed in every state, until the handler has ended.
+//! A started thread is never released, and waited for without bound: GRACE and WAITING_FOR_THREAD only tell the
+//! operator how far it has come. While one is waited for nothing is given up, futures and results that the server does
+//! not take included. Leases are renewed in every state, until the handler has ended.
 #![deny(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant};
 
 use super::purpose::Purpose;
-use super::runs::{Abort, Row, Work};
+use super::runs::{Abort, Row, Runs, Work};
 use super::{Engine, Output};
 use crate::cancellation::CancelReason;
 use crate::error::{Error, ErrorKind};
@@ -27,8 +32,9 @@ use crate::observer::Event;
 use crate::report::{LeftClaimed, LeftReason};
 use crate::time::{later, sooner};
 
-/// How many runs in a row a spawner may throw away before the worker ends with an error.
-const MAX_DISCARDED: u32 = 8;
+/// How many claims in a row a spawner may throw runs of away before the worker ends with an error. They back off in
+/// between, so it has some six seconds to recover.
+const MAX_DISCARDED: u32 = 6;
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -40,7 +46,8 @@ pub(super) enum Phase {
     Forced {
         /// When the grace for threads ends; `None` once that was reported.
         grace_ends_at: Option<Instant>,
-        /// When futures that have not stopped and results that were not taken are given up.
+        /// When futures that have not stopped and results that were not taken are given up, unless a thread is waited
+        /// for.
         give_up_at: Instant,
         failure: Option<Error>,
     },
@@ -65,7 +72,7 @@ impl Engine {
         self.drain(now, self.rules.config.shutdown_timeout, None);
     }
 
-    /// Nobody waits: what has stopped is released, and nothing is waited for.
+    /// Nobody waits any more: the drain's time is over at once.
     pub(super) fn abandon(&mut self, now: Instant) {
         self.drain(now, Duration::ZERO, None);
         if let Phase::Draining { force_at, .. } = &mut self.phase {
@@ -101,15 +108,18 @@ impl Engine {
             Phase::Running | Phase::Stopped => None,
             Phase::Draining { force_at, .. } => Some(*force_at),
             Phase::Forced { grace_ends_at, give_up_at, .. } => {
-                // While a thread is waited for, there is nothing to give up.
-                let (futures, threads) = self.runs.going();
-                let give_up = (futures > 0 || threads == 0).then_some(*give_up_at);
+                let give_up = (self.threads_going() == 0).then_some(*give_up_at);
                 sooner(*grace_ends_at, give_up)
             }
         }
     }
 
+    fn threads_going(&self) -> usize {
+        self.runs.going().1
+    }
+
     pub(super) fn pass_shutdown_deadlines(&mut self, now: Instant) {
+        let threads = self.threads_going();
         match &mut self.phase {
             Phase::Running | Phase::Stopped => {}
             Phase::Draining { force_at, failure } => {
@@ -120,10 +130,10 @@ impl Engine {
             }
             Phase::Forced { grace_ends_at, give_up_at, .. } => {
                 let give_up = *give_up_at <= now;
-                if grace_ends_at.take_if(|at| *at <= now).is_some() {
+                if grace_ends_at.take_if(|at| *at <= now).is_some() && threads > 0 {
                     self.tell_state("waiting_for_thread");
                 }
-                if give_up {
+                if give_up && threads == 0 {
                     self.leave_what_is_left();
                 }
             }
@@ -131,24 +141,26 @@ impl Engine {
     }
 
     fn force(&mut self, now: Instant, failure: Option<Error>) {
-        let threads = self.runs.going().1 > 0;
+        let threads = self.threads_going() > 0;
         let config = &self.rules.config;
         let grace = config.handler_grace(config.timeout);
         let give_up_at = later(now, config.abort_grace);
         let grace_ends_at = threads.then(|| later(now, grace));
         self.phase = Phase::Forced { grace_ends_at, give_up_at, failure };
+        self.tell_state("forced");
+        if threads && !grace.is_zero() {
+            self.tell_state("grace");
+        }
         let mut aborts = Vec::new();
         for (id, run) in self.runs.iter_mut().filter(|(_, run)| run.work == Work::Going) {
-            if run.blocking {
-                // From here on a started thread keeps its row until it returns.
-                run.times_out_at = None;
-            } else {
+            // From here on a started thread keeps its row until it returns, and a future's time-out comes too late.
+            run.times_out_at = None;
+            if !run.blocking {
                 run.abort = run.abort.or(Some(Abort::Shutdown));
             }
             aborts.push(Output::Abort(id));
         }
         self.outbox.extend(aborts);
-        self.tell_state("forced");
     }
 
     /// A thread returned late: give its result as long as any other.
@@ -160,26 +172,21 @@ impl Engine {
     }
 
     fn leave_what_is_left(&mut self) {
-        let futures = |run: &super::runs::Run| !run.blocking && run.work == Work::Going;
-        let stuck: Vec<RunId> = self.runs.iter().filter(|(_, run)| futures(run)).map(|(id, _)| id).collect();
-        for id in stuck {
-            self.leave(id, LeftReason::NotStopped);
+        let runs = std::mem::replace(&mut self.runs, Runs::new(self.rules.kinds.len()));
+        for (id, run) in runs.iter().filter(|(_, run)| run.row == Row::Held) {
+            self.leave(id, Some(run.kind), LeftReason::NotStopped);
         }
-        if self.runs.is_empty() || self.runs.going().1 == 0 {
-            let unsettled = self.settling.drain();
-            for id in unsettled {
-                self.leave(id, LeftReason::NotStored);
-            }
-            self.work.forget();
+        for (id, kind) in self.settling.drain() {
+            self.leave(id, kind, LeftReason::NotStored);
         }
+        self.leases.doubt_no_more();
+        self.watching.announce_no_more();
+        self.work.forget();
+        self.watch.forget();
     }
 
-    fn leave(&mut self, id: RunId, reason: LeftReason) {
-        let Some(run) = self.runs.remove(id) else { return };
-        if run.row == Row::Gone {
-            return;
-        }
-        let kind = self.rule(run.kind).map_or("", |rule| rule.kind);
+    fn leave(&mut self, id: RunId, kind: Option<usize>, reason: LeftReason) {
+        let kind = kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind);
         self.report.left_claimed.push(LeftClaimed { job: crate::JobId(id.job), kind, reason });
         let reason = if reason == LeftReason::NotStopped { "not stopped" } else { "not stored" };
         self.observe(Event::LeftClaimed { job: id.job, run: id.run, kind, reason });
@@ -208,6 +215,6 @@ impl Engine {
         let claiming = matches!(self.work.purpose(), Some(Purpose::Exchange(_)));
         let announcing = self.watch.is_up()
             && (self.watching.has_announcements() || matches!(self.watch.purpose(), Some(Purpose::Notify)));
-        !self.runs.is_empty() || !self.settling.is_empty() || claiming || announcing
+        !self.runs.is_empty() || !self.settling.is_empty() || claiming || self.leases.in_doubt() || announcing
     }
 }

@@ -66,6 +66,12 @@ impl Watching {
         self.everything = true;
     }
 
+    pub(super) fn announce_no_more(&mut self) {
+        self.ready.clear();
+        self.due.clear();
+        self.everything = false;
+    }
+
     pub(super) fn has_announcements(&self) -> bool {
         self.everything || !self.ready.is_empty() || !self.due.is_empty()
     }

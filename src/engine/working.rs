@@ -42,7 +42,7 @@ impl Engine {
         self.observe(Event::LinkLost { link: link.name(), error: fault.message.clone(), retry_in });
         if let Some(purpose) = purpose {
             if link == Link::Work {
-                self.doubt_claims(now);
+                self.doubt_claims(now, &purpose);
             }
             self.failed_purpose(now, purpose, fault);
         }
@@ -67,7 +67,7 @@ impl Engine {
     fn statement_failed(&mut self, now: Instant, link: Link, purpose: Purpose, fault: &Fault) {
         if matches!(fault.kind, FaultKind::Link) {
             if link == Link::Work {
-                self.doubt_claims(now);
+                self.doubt_claims(now, &purpose);
             }
             self.failed_purpose(now, purpose, fault);
             self.outbox.push_back(Output::Disconnect(link));

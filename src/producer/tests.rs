@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::Priority;
-use crate::fault::OutcomeKnown;
 use crate::job::RunId;
 use crate::migration::latest;
 
@@ -160,6 +159,20 @@ fn a_job_whose_reply_was_lost_is_reported_as_unknown_and_not_stored_again() {
     desk.pass(Duration::from_secs(1));
     desk.tell(Input::Connected(desk.epoch));
     assert_eq!(desk.rows(), 1);
+}
+
+#[test]
+fn a_job_that_was_never_sent_is_sent_over_the_next_connection() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    let (id, _) = desk.in_flight.take().unwrap();
+    desk.tell(Input::Reply(id, Err(Fault::link("closed").not_sent())));
+    assert!(desk.answers.is_empty());
+    desk.pass(Duration::from_secs(1));
+    desk.tell(Input::Connected(desk.epoch));
+    desk.store();
+    desk.reply(Reply::Done);
+    assert!(desk.answers[&1].is_ok());
 }
 
 #[test]

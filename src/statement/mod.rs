@@ -42,6 +42,10 @@ SET default_transaction_read_only = off;
 SET search_path = pg_catalog;
 SET client_min_messages = warning";
 
+/// Asked of every server after [`SESSION`], which undoes a role's own default of read-only transactions: a queue has no
+/// use for a server that takes no writes, whatever the settings want.
+pub(crate) const IS_READ_ONLY: &str = "SHOW transaction_read_only";
+
 pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
 
 /// One text and its parameters.

@@ -26,7 +26,7 @@ fn every_job_runs_once_and_completes() {
 #[test]
 fn results_and_claims_share_their_exchanges() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(Duration::ZERO);
+    world.behave(|_, _| Behaviour::takes(Duration::ZERO));
     world.enqueue_many("a", 1_600);
     let node = world.add(config(16), vec![kind("a")]);
     world.run_until(S(5));
@@ -104,7 +104,7 @@ fn a_worker_with_one_slot_runs_one_job_at_a_time_in_order() {
 #[test]
 fn a_kind_at_its_cap_stays_pending_and_delays_no_other() {
     let mut world = World::new(1);
-    world.behaviour = |kind, _| Behaviour::takes(if kind == "tight" { ms(400) } else { ms(5) });
+    world.behave(|kind, _| Behaviour::takes(if kind == "tight" { ms(400) } else { ms(5) }));
     world.enqueue_many("tight", 20);
     world.enqueue_many("free", 100);
     world.add(config(8), vec![capped("tight", 2), kind("free")]);
@@ -120,7 +120,7 @@ fn a_kind_at_its_cap_stays_pending_and_delays_no_other() {
 fn shares_follow_the_ratio_under_saturation() {
     for concurrency in [1, 16] {
         let mut world = World::new(7);
-        world.behaviour = |_, _| Behaviour::takes(Duration::ZERO);
+        world.behave(|_, _| Behaviour::takes(Duration::ZERO));
         for priority in [Priority::High, Priority::Normal, Priority::Low] {
             for _ in 0..2_000 {
                 world.server.enqueue("a", priority, Duration::ZERO);
@@ -142,7 +142,7 @@ fn shares_follow_the_ratio_under_saturation() {
 #[test]
 fn a_saturated_worker_with_jobs_falling_due_does_little_housekeeping() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(ms(300));
+    world.behave(|_, _| Behaviour::takes(ms(300)));
     world.enqueue_many("a", 400);
     for n in 0..500 {
         world.server.enqueue("a", Priority::Low, ms(1_000 + n * 9));

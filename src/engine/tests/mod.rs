@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod claiming;
+mod contract;
+mod contract_threads;
 mod reliability;
 mod server;
 mod settling;
-mod shutdown;
 mod world;

@@ -17,7 +17,7 @@ fn leased(name: &'static str, lease: u64) -> KindRule {
 #[test]
 fn a_job_whose_worker_died_is_run_again_within_its_lease_and_two_seconds() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(S(100));
+    world.behave(|_, _| Behaviour::takes(S(100)));
     let mut patient = config(1);
     patient.poll_max = S(60);
     world.enqueue("a", Priority::Normal, Duration::ZERO);
@@ -36,7 +36,7 @@ fn a_job_whose_worker_died_is_run_again_within_its_lease_and_two_seconds() {
 #[test]
 fn a_job_that_runs_longer_than_its_lease_is_renewed_and_runs_once() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(S(30));
+    world.behave(|_, _| Behaviour::takes(S(30)));
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     world.add(config(1), vec![leased("a", 3)]);
     world.add(config(1), vec![leased("a", 3)]);
@@ -47,7 +47,7 @@ fn a_job_that_runs_longer_than_its_lease_is_renewed_and_runs_once() {
 #[test]
 fn a_worker_that_slept_past_its_lease_is_told_so_and_its_result_is_refused() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(S(12));
+    world.behave(|_, _| Behaviour::takes(S(12)));
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     let sleeper = world.add(config(1), vec![leased("a", 3)]);
     world.run_until(S(1));
@@ -81,7 +81,7 @@ fn a_claim_whose_reply_was_lost_is_released_within_seconds_and_counts_no_failure
 fn a_settlement_whose_reply_was_lost_is_stored_once() {
     for at in 0..40 {
         let mut world = World::new(at);
-        world.behaviour = |_, _| Behaviour::takes(ms(3));
+        world.behave(|_, _| Behaviour::takes(ms(3)));
         world.enqueue_many("a", 20);
         let node = world.add(config(4), vec![kind("a")]);
         world.at(ms(10 + at / 4), move |world| world.cut(node, Link::Work));
@@ -96,7 +96,7 @@ fn a_settlement_whose_reply_was_lost_is_stored_once() {
 #[test]
 fn an_outage_longer_than_a_lease_makes_no_run_of_a_live_worker_a_failure() {
     let mut world = World::new(3);
-    world.behaviour = |_, _| Behaviour::takes(S(60));
+    world.behave(|_, _| Behaviour::takes(S(60)));
     world.enqueue_many("a", 8);
     let nodes = [world.add(config(4), vec![leased("a", 3)]), world.add(config(4), vec![leased("a", 3)])];
     world.run_until(S(2));
@@ -115,7 +115,7 @@ fn an_outage_longer_than_a_lease_makes_no_run_of_a_live_worker_a_failure() {
 #[test]
 fn a_worker_that_comes_back_first_leaves_the_others_time_to_come_back() {
     let mut world = World::new(3);
-    world.behaviour = |_, _| Behaviour::takes(S(60));
+    world.behave(|_, _| Behaviour::takes(S(60)));
     world.enqueue_many("a", 4);
     world.enqueue_many("b", 4);
     let nodes = [world.add(config(8), vec![leased("a", 3)]), world.add(config(8), vec![leased("b", 3)])];
@@ -160,7 +160,7 @@ fn a_job_enqueued_while_nobody_listened_is_found_when_listening_begins() {
 #[test]
 fn everything_completes_within_seconds_after_the_server_came_back() {
     let mut world = World::new(3);
-    world.behaviour = |_, _| Behaviour::takes(ms(50));
+    world.behave(|_, _| Behaviour::takes(ms(50)));
     let node = world.add(config(4), vec![kind("a")]);
     world.run_until(S(1));
     world.enqueue_many("a", 100);
@@ -203,7 +203,7 @@ fn failed_statements_are_retried_with_growing_waits_and_nothing_is_lost() {
 /// One seeded story: three workers, every fault, a crash, a freeze and a shutdown; then calm, and everything settles.
 fn story(seed: u64) {
     let mut world = World::new(seed);
-    world.behaviour = |kind, id| {
+    world.behave(|kind, id| {
         let luck = mix(id.job.unsigned_abs() ^ u64::from(id.run.unsigned_abs()) << 32);
         let verdict = match luck % 8 {
             0 => Verdict::Failed { message: "no".into(), permanent: false },
@@ -213,7 +213,7 @@ fn story(seed: u64) {
         };
         let takes = if kind == "slow" { ms(luck / 8 % 5_000) } else { ms(20) };
         Behaviour { verdict, ..Behaviour::takes(takes) }
-    };
+    });
     world.faults = Faults { lost_before: 20, lost_after: 20, refused: 20, notification_lost: 100, slow: 20 };
     let backoff = crate::Backoff::new(ms(100), S(2));
     let kinds = || {
@@ -258,8 +258,67 @@ fn story(seed: u64) {
 
 #[test]
 fn whatever_goes_wrong_every_job_is_settled_exactly_once() {
-    let seeds: u64 = std::env::var("VENTURI_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
-    let first: u64 = std::env::var("VENTURI_FIRST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    for_seeds(story);
+}
+
+/// One seeded story of a worker that is told to stop in the midst of everything, with a peer that goes on.
+fn stopping_story(seed: u64) {
+    let mut world = World::new(seed);
+    world.behave(move |kind, id| {
+        let luck = mix(seed ^ id.job.unsigned_abs() << 8 ^ u64::from(id.run.unsigned_abs()));
+        let verdict = match luck % 6 {
+            0 => Verdict::Failed { message: "no".into(), permanent: false },
+            1 => Verdict::Paused { resume_in: ms(200), note: None },
+            _ => Verdict::Completed { note: None },
+        };
+        Behaviour {
+            verdict,
+            waits: if luck / 8 % 5 == 0 { ms(luck / 64 % 4_000) } else { Duration::ZERO },
+            cooperative: luck / 16 % 3 == 0,
+            stops_in: (kind == "slow" || luck / 32 % 7 > 0).then(|| ms(luck / 128 % 1_500)),
+            ..Behaviour::takes(ms(luck / 256 % 5_000))
+        }
+    });
+    let mut rules = config(6);
+    rules.shutdown_timeout = ms(world.random(3_000));
+    rules.handler_grace = Some(ms(world.random(3_000)));
+    rules.abort_grace = S(1);
+    let threads = seed % 2 == 0;
+    let timeout = (seed % 3 == 0).then_some(S(2));
+    let kinds = || vec![KindRule { timeout, ..leased("fast", 3) }, KindRule { blocking: threads, ..leased("slow", 3) }];
+    let node = world.add(rules.clone(), kinds());
+    world.add(rules.clone(), kinds());
+    world.enqueue_many("fast", 20);
+    world.enqueue_many("slow", 20);
+    world.faults = Faults { lost_before: 20, lost_after: 20, refused: 20, notification_lost: 100, slow: 20 };
+    let trouble = world.random(5);
+    let at = ms(world.random(6_000));
+    world.at(at, move |world| match trouble {
+        0 => world.hung = true,
+        1 => world.locked = true,
+        2 => world.server_up = false,
+        3 => world.tell(node, crate::engine::Input::Abandoned),
+        _ => {}
+    });
+    let told = ms(world.random(4_000));
+    world.run_until(told);
+    let (took, report) = world.stop(node, S(30));
+    // A thread takes at most five seconds, and what started just before the force as long.
+    let threads = if threads { S(5) } else { Duration::ZERO };
+    assert!(took <= rules.shutdown_timeout + threads + rules.abort_grace + ms(50), "{took:?}: {report:?}");
+    world.assert_stopped_soundly(node, &report, rules.abort_grace);
+    world.assert_sound();
+}
+
+#[test]
+fn whatever_goes_wrong_while_a_worker_stops_it_stops_in_its_time_and_tells_what_it_left() {
+    for_seeds(stopping_story);
+}
+
+/// Runs the story for as many seeds as wanted, and names the one that fails.
+fn for_seeds(story: fn(u64)) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let (first, seeds) = (number("VENTURI_FIRST_SEED").unwrap_or(0), number("VENTURI_SEEDS").unwrap_or(200));
     for seed in first..first + seeds {
         if std::panic::catch_unwind(|| story(seed)).is_err() {
             panic!("seed {seed} fails; run it alone with VENTURI_FIRST_SEED={seed} VENTURI_SEEDS=1");

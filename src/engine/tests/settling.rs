@@ -15,7 +15,7 @@ fn failing() -> Behaviour {
 #[test]
 fn a_failing_job_waits_longer_each_time_and_dies_at_the_backstop() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| failing();
+    world.behave(|_, _| failing());
     let mut short = config(1);
     short.backstop = Some(5);
     world.enqueue("a", Priority::Normal, Duration::ZERO);
@@ -31,8 +31,7 @@ fn a_failing_job_waits_longer_each_time_and_dies_at_the_backstop() {
 #[test]
 fn a_permanent_failure_is_dead_at_once() {
     let mut world = World::new(1);
-    world.behaviour =
-        |_, _| Behaviour { verdict: Verdict::Failed { message: "no".into(), permanent: true }, ..failing() };
+    world.behave(|_, _| Behaviour { verdict: Verdict::Failed { message: "no".into(), permanent: true }, ..failing() });
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     world.add(config(1), vec![kind("a")]);
     world.run_until(S(5));
@@ -42,13 +41,13 @@ fn a_permanent_failure_is_dead_at_once() {
 #[test]
 fn a_paused_job_runs_again_when_its_time_has_come_and_is_no_failure() {
     let mut world = World::new(1);
-    world.behaviour = |_, id| {
+    world.behave(|_, id| {
         let verdict = match id.run {
             1 => Verdict::Paused { resume_in: S(3), note: None },
             _ => Verdict::Completed { note: None },
         };
         Behaviour { verdict, ..Behaviour::takes(ms(1)) }
-    };
+    });
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     world.add(config(1), vec![kind("a")]);
     world.run_until(S(5));
@@ -62,13 +61,13 @@ fn a_paused_job_runs_again_when_its_time_has_come_and_is_no_failure() {
 fn a_panic_is_retried_or_dead_as_the_policy_says() {
     for (policy, entries) in [(PanicPolicy::Retry, (1, 0)), (PanicPolicy::Dead, (0, 1))] {
         let mut world = World::new(1);
-        world.behaviour = |_, id| {
+        world.behave(|_, id| {
             let verdict = match id.run {
                 1 => Verdict::Panicked("panicked: oh".into()),
                 _ => Verdict::Completed { note: None },
             };
             Behaviour { verdict, ..Behaviour::takes(ms(1)) }
-        };
+        });
         let mut rules = config(1);
         rules.panic_policy = policy;
         world.enqueue("a", Priority::Normal, Duration::ZERO);
@@ -82,8 +81,7 @@ fn a_panic_is_retried_or_dead_as_the_policy_says() {
 fn an_undecodable_job_waits_for_the_longest_backoff_or_is_dead_as_the_policy_says() {
     for (policy, claims) in [(DecodePolicy::Retry, 3), (DecodePolicy::Dead, 1)] {
         let mut world = World::new(1);
-        world.behaviour =
-            |_, _| Behaviour { verdict: Verdict::Undecodable("cannot".into()), ..Behaviour::takes(ms(1)) };
+        world.behave(|_, _| Behaviour { verdict: Verdict::Undecodable("cannot".into()), ..Behaviour::takes(ms(1)) });
         let mut rules = config(1);
         rules.decode_policy = policy;
         let rule = crate::registry::KindRule { backoff: Backoff::new(ms(500), S(10)), ..kind("a") };
@@ -97,7 +95,7 @@ fn an_undecodable_job_waits_for_the_longest_backoff_or_is_dead_as_the_policy_say
 #[test]
 fn a_future_that_times_out_is_dropped_and_counted_as_a_failure() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(S(60));
+    world.behave(|_, _| Behaviour::takes(S(60)));
     let rule = crate::registry::KindRule { timeout: Some(S(1)), ..kind("a") };
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     let node = world.add(config(1), vec![rule]);
@@ -110,7 +108,7 @@ fn a_future_that_times_out_is_dropped_and_counted_as_a_failure() {
 #[test]
 fn a_future_that_ignores_its_time_out_is_not_put_back_while_it_runs() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour { stuck: true, ..Behaviour::takes(S(60)) };
+    world.behave(|_, _| Behaviour::stuck());
     let rule = crate::registry::KindRule { timeout: Some(S(1)), lease: S(3), ..kind("a") };
     world.enqueue("a", Priority::Normal, Duration::ZERO);
     let node = world.add(config(1), vec![rule]);
@@ -125,7 +123,7 @@ fn a_future_that_ignores_its_time_out_is_not_put_back_while_it_runs() {
 #[test]
 fn a_thread_that_times_out_keeps_its_slot_and_its_late_result_is_discarded() {
     let mut world = World::new(1);
-    world.behaviour = |kind, _| Behaviour::takes(if kind == "slow" { S(4) } else { ms(1) });
+    world.behave(|kind, _| Behaviour::takes(if kind == "slow" { S(4) } else { ms(1) }));
     let slow = crate::registry::KindRule { timeout: Some(S(1)), blocking: true, ..kind("slow") };
     let fast = crate::registry::KindRule { blocking: true, ..kind("fast") };
     world.enqueue("slow", Priority::High, Duration::ZERO);
@@ -144,7 +142,7 @@ fn a_thread_that_times_out_keeps_its_slot_and_its_late_result_is_discarded() {
 #[test]
 fn a_job_is_not_claimed_again_while_its_timed_out_thread_is_still_at_work_here() {
     let mut world = World::new(1);
-    world.behaviour = |_, _| Behaviour::takes(S(8));
+    world.behave(|_, _| Behaviour::takes(S(8)));
     let slow = crate::registry::KindRule { timeout: Some(S(1)), blocking: true, ..kind("slow") };
     world.enqueue("slow", Priority::Normal, Duration::ZERO);
     world.add(config(4), vec![slow]);

@@ -1,5 +1,7 @@
 //! Several engines, one model database, simulated time and seeded faults.
 
+mod handlers;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::{Duration, Instant};
@@ -7,19 +9,25 @@ use std::time::{Duration, Instant};
 use super::server::{Server, State};
 use crate::backoff::mix;
 use crate::config::Config;
-use crate::engine::{Engine, Input, Link, Output, Rules, Start};
+use crate::engine::{Engine, Input, Link, Output, Rules};
 use crate::error::Error;
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
 use crate::job::RunId;
 use crate::link::StatementId;
 use crate::observer::Event;
 use crate::registry::KindRule;
-use crate::report::{Report, ShutdownReport, Verdict};
+use crate::report::{LeftReason, ShutdownReport, Verdict};
 use crate::statement::Statement;
 use crate::{Backoff, Priority};
 
+pub(super) use handlers::Behaviour;
+use handlers::Handler;
+
 /// How a statement travels: half of this each way.
 const TRIP: Duration = Duration::from_micros(400);
+
+/// The session's `lock_timeout`.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -41,24 +49,6 @@ pub(super) fn config(concurrency: usize) -> Config {
     config.concurrency = concurrency;
     config.jitter = 0.0;
     config
-}
-
-/// What a handler does.
-#[derive(Debug)]
-pub(super) struct Behaviour {
-    pub(super) takes: Duration,
-    pub(super) verdict: Verdict,
-    /// Ends at once with a pause when it is cancelled.
-    pub(super) cooperative: bool,
-    /// Never ends, not even when it is aborted, if it is a future.
-    pub(super) stuck: bool,
-}
-
-impl Behaviour {
-    pub(super) fn takes(takes: Duration) -> Self {
-        let verdict = Verdict::Completed { note: None };
-        Self { takes, verdict, cooperative: false, stuck: false }
-    }
 }
 
 /// Chances out of 1,000 that something goes wrong with a statement.
@@ -84,6 +74,7 @@ enum Happening {
         statement: Box<Statement>,
         reply_lost: bool,
     },
+    HandlerStarts(usize, RunId),
     HandlerEnds(usize, RunId, Option<Verdict>),
     Do(usize),
 }
@@ -92,11 +83,13 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) engine: Option<Engine>,
     connected: BTreeMap<Link, u64>,
-    handlers: BTreeMap<RunId, usize>,
+    handlers: BTreeMap<RunId, Handler>,
     blocking: BTreeSet<usize>,
     wake_at: Option<Instant>,
     pub(super) statements: Vec<(Duration, &'static str)>,
     pub(super) events: Vec<Event>,
+    /// The states of stopping with the time of each entry, and the futures and threads that were going.
+    pub(super) states: Vec<(Duration, &'static str, usize, usize)>,
     pub(super) stopped: Option<(Duration, Result<ShutdownReport, Error>)>,
     caps: Vec<Option<usize>>,
     concurrency: usize,
@@ -117,10 +110,14 @@ pub(super) struct World {
     pub(super) time: Duration,
     pub(super) server: Server,
     pub(super) server_up: bool,
+    /// The server takes statements and connections and says nothing, as a stopped process does.
+    pub(super) hung: bool,
+    /// Somebody holds a lock on the table: what writes is refused after the lock's time-out.
+    pub(super) locked: bool,
     /// Nodes that cannot connect although the server is up.
     pub(super) unreachable: BTreeSet<usize>,
     pub(super) nodes: Vec<Node>,
-    pub(super) behaviour: fn(&str, RunId) -> Behaviour,
+    behaviour: Box<dyn Fn(&str, RunId) -> Behaviour>,
     pub(super) faults: Faults,
     random: u64,
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -132,6 +129,8 @@ pub(super) struct World {
     spins: (Duration, u32),
     /// Handlers at work, by job: two at once means that a job runs twice at the same time.
     pub(super) overlaps: usize,
+    /// When each handler started.
+    pub(super) starts: Vec<(Duration, RunId)>,
 }
 
 impl World {
@@ -142,9 +141,11 @@ impl World {
             time: Duration::ZERO,
             server: Server::default(),
             server_up: true,
+            hung: false,
+            locked: false,
             unreachable: BTreeSet::new(),
             nodes: Vec::new(),
-            behaviour: |_, _| Behaviour::takes(ms(1)),
+            behaviour: Box::new(|_, _| Behaviour::takes(ms(1))),
             faults: Faults::default(),
             random: seed,
             queue: BinaryHeap::new(),
@@ -154,6 +155,7 @@ impl World {
             sequence: 0,
             spins: (Duration::ZERO, 0),
             overlaps: 0,
+            starts: Vec::new(),
         }
     }
 
@@ -183,6 +185,7 @@ impl World {
             wake_at: None,
             statements: Vec::new(),
             events: Vec::new(),
+            states: Vec::new(),
             stopped: None,
             caps: kinds.iter().map(|rule| rule.cap).collect(),
             concurrency: config.concurrency,
@@ -254,6 +257,7 @@ impl World {
             Happening::Arrive { node, link, epoch, id, statement, reply_lost } => {
                 self.arrive(node, link, epoch, id, &statement, reply_lost);
             }
+            Happening::HandlerStarts(node, id) => self.handler_starts(node, id),
             Happening::HandlerEnds(node, id, verdict) => self.handler_ends(node, id, verdict),
             Happening::Do(index) => {
                 if let Some(action) = self.actions[index].take() {
@@ -344,13 +348,23 @@ impl World {
             Output::Start(start) => self.start(node, start),
             Output::Cancel(id, _) => self.cancel(node, id),
             Output::Abort(id) => self.abort(node, id),
-            Output::Observe(event) => self.nodes[node].events.push(event),
+            Output::Observe(event) => self.observe(node, event),
             Output::Stopped(result) => self.nodes[node].stopped = Some((self.time, result)),
         }
     }
 
+    fn observe(&mut self, node: usize, event: Event) {
+        if let Event::ShutdownState { state, asynchronous, blocking } = event {
+            self.nodes[node].states.push((self.time, state, asynchronous, blocking));
+        }
+        self.nodes[node].events.push(event);
+    }
+
     fn connect(&mut self, node: usize, link: Link, epoch: u64) {
         self.nodes[node].connected.remove(&link);
+        if self.hung {
+            return;
+        }
         if self.server_up && !self.unreachable.contains(&node) {
             self.nodes[node].connected.insert(link, epoch);
             self.schedule(ms(2), Happening::Tell(node, Input::Connected(link, epoch)));
@@ -362,7 +376,10 @@ impl World {
     fn send(&mut self, node: usize, link: Link, id: StatementId, statement: Statement) {
         self.nodes[node].statements.push((self.time, statement.name()));
         let epoch = self.nodes[node].connected.get(&link).copied();
-        let Some(epoch) = epoch else { return };
+        let Some(epoch) = epoch.filter(|_| !self.hung) else { return };
+        if self.locked && writes(&statement) {
+            return self.schedule(LOCK_TIMEOUT, Happening::Tell(node, Input::Reply(id, Err(refused()))));
+        }
         let slow = if self.chance(self.faults.slow) { ms(self.random(3_000)) } else { Duration::ZERO };
         if self.chance(self.faults.refused) {
             self.schedule(TRIP + slow, Happening::Tell(node, Input::Reply(id, Err(refused()))));
@@ -387,9 +404,10 @@ impl World {
         statement: &Statement,
         reply_lost: bool,
     ) {
-        if !self.server_up {
+        if !self.server_up || self.hung {
             return;
         }
+        self.assert_released_jobs_rest(node, statement);
         // A statement that the server has got is executed even if the connection is gone by then.
         let reply = self.server.execute(statement);
         self.notify(statement);
@@ -433,67 +451,23 @@ impl World {
         self.broadcast(&crate::notification::encode(&[kind], Duration::ZERO));
     }
 
-    fn start(&mut self, node: usize, start: Start) {
-        let Start { id, kind, job, report_start } = start;
-        let same_job = |other: &Node| other.handlers.keys().any(|run| run.job == id.job);
-        if self.nodes.iter().any(same_job) {
-            self.overlaps += 1;
-        }
-        self.nodes[node].handlers.insert(id, kind);
-        let running = &self.nodes[node].handlers;
-        assert!(running.len() <= self.nodes[node].concurrency, "never more handlers than slots");
-        let of_kind = running.values().filter(|other| **other == kind).count();
-        assert!(
-            self.nodes[node].caps[kind].is_none_or(|cap| of_kind <= cap),
-            "never more handlers of a kind than its cap"
-        );
-        if report_start {
-            self.schedule(Duration::ZERO, Happening::Tell(node, Input::Started(id)));
-        }
-        let behaviour = (self.behaviour)(&job.kind, id);
-        if !behaviour.stuck {
-            self.schedule(behaviour.takes, Happening::HandlerEnds(node, id, Some(behaviour.verdict)));
-        }
+    /// Tells a worker to stop and waits until it has: the time that it took, and its report.
+    pub(super) fn stop(&mut self, node: usize, within: Duration) -> (Duration, ShutdownReport) {
+        let told = self.time;
+        self.tell(node, Input::Shutdown);
+        self.run_while(told + within, |world| world.nodes[node].stopped.is_none());
+        let (at, report) = self.stopped(node).unwrap_or_else(|| panic!("not stopped {within:?} after {told:?}"));
+        (at.saturating_sub(told), report)
     }
 
-    fn cancel(&mut self, node: usize, id: RunId) {
-        if self.behaviour_of(node, id).is_some_and(|it| it.cooperative) {
-            let paused = Verdict::Paused { resume_in: Duration::ZERO, note: None };
-            self.schedule(ms(1), Happening::HandlerEnds(node, id, Some(paused)));
-        }
+    /// When a worker stopped, and its report.
+    pub(super) fn stopped(&self, node: usize) -> Option<(Duration, ShutdownReport)> {
+        let (at, result) = self.nodes[node].stopped.as_ref()?;
+        Some((*at, result.as_ref().unwrap().clone()))
     }
 
-    fn abort(&mut self, node: usize, id: RunId) {
-        let Some(behaviour) = self.behaviour_of(node, id) else { return };
-        let kind = self.nodes[node].handlers[&id];
-        if !behaviour.stuck && !self.nodes[node].blocking.contains(&kind) {
-            self.schedule(ms(1), Happening::HandlerEnds(node, id, Some(Verdict::Aborted)));
-        }
-    }
-
-    fn behaviour_of(&self, node: usize, id: RunId) -> Option<Behaviour> {
-        let kind = self.nodes[node].handlers.get(&id)?;
-        let rules = &self.nodes[node].engine.as_ref()?.rules;
-        Some((self.behaviour)(rules.kinds[*kind].kind, id))
-    }
-
-    fn handler_ends(&mut self, node: usize, id: RunId, verdict: Option<Verdict>) {
-        if self.nodes[node].handlers.remove(&id).is_some() {
-            let verdict = verdict.unwrap_or(Verdict::Completed { note: None });
-            self.tell(node, Input::Finished(id, Report::new(verdict)));
-        }
-    }
-
-    /// A handler that was waiting for something ends now.
-    pub(super) fn end_handlers(&mut self, node: usize) {
-        let going: Vec<RunId> = self.nodes[node].handlers.keys().copied().collect();
-        for id in going {
-            self.handler_ends(node, id, None);
-        }
-    }
-
-    pub(super) fn handlers(&self, node: usize) -> usize {
-        self.nodes[node].handlers.len()
+    pub(super) fn states(&self, node: usize) -> Vec<&'static str> {
+        self.nodes[node].states.iter().map(|(_, state, ..)| *state).collect()
     }
 
     pub(super) fn all_finished(&self) -> bool {
@@ -507,6 +481,26 @@ impl World {
     pub(super) fn claimed_by(&self, node: usize) -> usize {
         let name = &self.nodes[node].name;
         self.server.live.values().filter(|row| matches!(&row.state, State::Claimed { by, .. } if by == name)).count()
+    }
+
+    /// What a stopped worker says is true: every claim that it knows of and leaves is named, every result counted.
+    pub(super) fn assert_stopped_soundly(&self, node: usize, report: &ShutdownReport, abort_grace: Duration) {
+        let entered = |wanted| self.nodes[node].states.iter().find(|(_, state, ..)| *state == wanted).map(|(at, ..)| *at);
+        let gave_up = entered("forced").is_some_and(|at| entered("stopped") >= Some(at + abort_grace));
+        let name = &self.nodes[node].name;
+        let left: BTreeSet<i64> = report.left_claimed.iter().map(|left| left.job.get()).collect();
+        // A worker that gave up on its server may not have heard of its last claim.
+        let heard: BTreeSet<RunId> = self.starts.iter().map(|(_, id)| *id).collect();
+        for (job, row) in &self.server.live {
+            let ours = matches!(&row.state, State::Claimed { by, .. } if by == name);
+            let known = !gave_up || heard.contains(&RunId { job: *job, run: row.run_count });
+            assert!(!ours || left.contains(job) || !known, "job {job} is left without a word: {report:?}");
+        }
+        let ended = self.server.journal.iter().filter(|entry| entry.by == *name && entry.what != "stale-recovered");
+        let (stored, counted) = (ended.count(), report.settled + report.timed_out + report.released);
+        let unsure = report.left_claimed.iter().filter(|left| left.reason == LeftReason::NotStored).count();
+        let counted = usize::try_from(counted).unwrap();
+        assert!(counted <= stored && stored <= counted + unsure, "{stored} results are stored: {report:?}");
     }
 
     /// What must hold whatever has gone wrong.
@@ -525,6 +519,19 @@ impl World {
             assert!(claimed.insert(*id), "run {id} was claimed twice");
         }
     }
+}
+
+fn writes(statement: &Statement) -> bool {
+    !matches!(
+        statement,
+        Statement::Check
+            | Statement::Stale(_)
+            | Statement::Survey(_)
+            | Statement::Held { .. }
+            | Statement::History(_)
+            | Statement::Listen
+            | Statement::Notify { .. }
+    )
 }
 
 fn refused() -> Fault {
