@@ -501,7 +501,7 @@ fn a_worker_that_gives_up_winds_down_before_it_says_why() {
         if id.job == 1 { Behaviour::takes(S(20)) } else { discarded }
     });
     world.enqueue_many("a", 20);
-    world.run_until(S(10));
+    world.run_until(S(3));
     assert!(world.states(node).is_empty(), "one bad moment ends no worker, however many runs it costs");
     world.run_until(S(60));
     let (_, result) = world.nodes[node].stopped.as_ref().unwrap();

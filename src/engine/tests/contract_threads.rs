@@ -393,6 +393,15 @@ fn a_worker_without_a_server_waits_for_its_threads_and_then_no_longer_than_its_b
     }
 }
 
+// C-10, C-37
+#[test]
+fn a_thread_that_has_returned_is_waited_for_no_more_although_its_result_is() {
+    let (mut world, node, _) = running(windows(1), threads("a"), |_, _| Behaviour::takes(S(3)));
+    world.hung = true;
+    world.stop(node, S(60));
+    assert_eq!(world.states(node), ["draining", "forced", "grace", "stopped"]);
+}
+
 // C-37
 #[test]
 fn a_server_that_comes_back_within_the_bound_takes_a_late_threads_result() {
@@ -414,5 +423,7 @@ fn a_handlers_request_is_answered_when_the_shutdown_is_forced_and_the_server_han
     world.tell(node, Input::Asked(id, crate::ask::Ask::Checkpoint { carry, answerer }));
     world.tell(node, Input::Shutdown);
     world.run_until(S(9));
-    assert_eq!(answer.wait().unwrap_err().kind(), crate::ErrorKind::Unavailable);
+    let mut answer = std::pin::pin!(answer);
+    let answered = answer.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert!(matches!(answered, std::task::Poll::Ready(Err(error)) if error.kind() == crate::ErrorKind::Unavailable));
 }
