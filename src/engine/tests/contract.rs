@@ -498,7 +498,7 @@ fn a_dropped_run_future_releases_what_stops_and_waits_no_longer() {
 fn a_worker_that_gives_up_winds_down_before_it_says_why() {
     let (mut world, node, _) = running(impatient(8, S(10)), kind("a"), |_, id| {
         let discarded = Behaviour { verdict: Verdict::Discarded, ..Behaviour::takes(ms(1)) };
-        if id.job == 1 { Behaviour::takes(S(20)) } else { discarded }
+        if id.job == 1 { Behaviour::takes(S(12)) } else { discarded }
     });
     world.enqueue_many("a", 20);
     world.run_until(S(3));
