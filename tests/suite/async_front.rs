@@ -1,0 +1,168 @@
+//! The async front-end on each executor, its handlers inside the worker's future or spawned.
+
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "these are a test's own threads and runtimes")]
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use futures_lite::future;
+use tokio::runtime::Runtime;
+use venturi::r#async::{BoxFuture, Queue, Worker, migrate};
+use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale, Submit};
+
+use crate::suite::front::{Front, Handlers, Job, Producer, Running, WorkerSpec, configured};
+use crate::suite::lab::Lab;
+use crate::suite::probe::{Kind, for_kind};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Executor {
+    /// One runtime with two threads, shared by the whole program.
+    TokioThreads,
+    /// A runtime of its own for each call, on the thread that calls.
+    TokioCurrent,
+    /// The global executor.
+    Smol,
+    /// None at all: the future is polled by the thread that waits for it.
+    Bare,
+}
+
+impl Executor {
+    fn complete<T>(self, future: impl Future<Output = T>) -> T {
+        match self {
+            Self::TokioThreads => shared_runtime().block_on(future),
+            Self::TokioCurrent => own_runtime().block_on(future),
+            Self::Smol => smol::block_on(future),
+            Self::Bare => future::block_on(future),
+        }
+    }
+
+    fn launch(self, future: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::TokioThreads => drop(shared_runtime().spawn(future)),
+            Self::Smol => smol::spawn(future).detach(),
+            Self::TokioCurrent | Self::Bare => drop(thread::spawn(move || self.complete(future))),
+        }
+    }
+
+    /// What a worker's spawner does; called inside its `run`.
+    fn spawn(self, run: BoxFuture) {
+        match self {
+            Self::TokioThreads | Self::TokioCurrent => drop(tokio::spawn(run)),
+            Self::Smol => smol::spawn(run).detach(),
+            Self::Bare => drop(thread::spawn(|| future::block_on(run))),
+        }
+    }
+}
+
+fn shared_runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+    })
+}
+
+fn own_runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Where handlers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hands {
+    /// Inside the worker's `run` future.
+    Inside,
+    /// Spawned onto the executor.
+    Spawned,
+    /// The handlers are blocking ones, on the worker's own threads.
+    Threads,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Async {
+    pub(crate) mount: &'static str,
+    pub(crate) executor: Executor,
+    pub(crate) hands: Hands,
+}
+
+impl Async {
+    fn built(self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
+        let executor = self.executor;
+        let mut builder = configured!(Worker::builder(lab).database(database), spec);
+        if self.hands == Hands::Spawned {
+            builder = builder.spawner(move |run| executor.spawn(run));
+        }
+        for (kind, cap) in &spec.kinds {
+            let on_threads = self.hands == Hands::Threads;
+            builder = for_kind!(kind, T => match cap {
+                Some(cap) if on_threads => builder.register_blocking_capped::<T>(*cap),
+                Some(cap) => builder.register_capped::<T>(*cap),
+                None if on_threads => builder.register_blocking::<T>(),
+                None => builder.register::<T>(),
+            });
+        }
+        builder.build()
+    }
+}
+
+impl Front for Async {
+    fn handlers(&self) -> Handlers {
+        if self.hands == Hands::Threads { Handlers::Threads } else { Handlers::Futures }
+    }
+
+    fn mount(&self) -> &'static str {
+        self.mount
+    }
+
+    fn migrate(&self, database: &Database) -> Result<(), Error> {
+        self.executor.complete(migrate(database))
+    }
+
+    fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error> {
+        let queue = self.executor.complete(Queue::connect(database))?;
+        Ok(Box::new(Handle { executor: self.executor, queue }))
+    }
+
+    fn describe(&self, spec: &WorkerSpec, database: Database) -> Result<String, Error> {
+        self.built(spec, database, Arc::default()).map(|worker| format!("{worker:?}"))
+    }
+
+    fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error> {
+        let executor = self.executor;
+        let worker = self.built(spec, database, lab)?;
+        let shutdown = CancellationToken::new();
+        let run = worker.run(shutdown.clone());
+        let (end, ends) = channel();
+        executor.launch(async move {
+            // Nobody listens when the test is over.
+            let _ = end.send(run.await);
+        });
+        Ok(Running::new(shutdown, ends))
+    }
+}
+
+struct Handle {
+    executor: Executor,
+    queue: Queue,
+}
+
+impl Producer for Handle {
+    fn enqueue(&self, job: Job) -> Result<Enqueued, Error> {
+        let Job { kind, script, delay, priority } = job;
+        for_kind!(kind, T => {
+            let task = T::from(script);
+            let submit = Submit::new(&task).delay(delay);
+            self.executor.complete(self.queue.enqueue(priority.into_iter().fold(submit, Submit::priority)))
+        })
+    }
+
+    fn enqueue_many(&self, kind: Kind, jobs: Vec<Job>) -> Result<Vec<Enqueued>, Error> {
+        for_kind!(kind, T => self.executor.complete(self.queue.enqueue_many(jobs.into_iter().map(|job| {
+            let submit = Submit::from(T::from(job.script)).delay(job.delay);
+            job.priority.into_iter().fold(submit, Submit::priority)
+        }))))
+    }
+
+    fn recover_stale(&self) -> Result<RecoveredStale, Error> {
+        self.executor.complete(self.queue.recover_stale())
+    }
+}

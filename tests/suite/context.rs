@@ -1,0 +1,86 @@
+//! What a handler asks of its context while it runs: checkpoints, history, holds.
+
+use std::time::Duration;
+
+use super::front::{Front, WorkerSpec};
+use super::lab::End;
+use super::probe::{Blast, Kind, Step, job};
+use super::stage::Stage;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn gate(name: &str) -> Step {
+    Step::Wait(name.to_owned())
+}
+
+pub(crate) fn a_checkpoint_outlives_a_panic(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&WorkerSpec::default());
+    let id = stage.enqueue(
+        job("saved")
+            .run([Step::Add(4), Step::Checkpoint, gate("look"), Step::Add(8), Step::Panic(Blast::Text)])
+            .run([Step::Complete]),
+    );
+    stage.wait("the answer", |book| (book.of("saved").first()?.answers == ["stored"]).then_some(()));
+    let row = stage.place.job(id);
+    assert_eq!(
+        (row.status.as_str(), row.carry.as_deref()),
+        ("claimed", Some("4")),
+        "it is stored while the run goes on"
+    );
+    stage.open("look");
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (2, 1));
+    assert_eq!(stage.look(|book| book.of("saved")[1].carry), 4);
+}
+
+pub(crate) fn a_checkpoint_is_refused_once_another_has_claimed_the_job(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&WorkerSpec::default());
+    let id = stage.enqueue(job("lost").run([gate("go"), Step::Add(4), Step::Checkpoint]));
+    stage.wait_start("lost", 1);
+    stage.place.give_away(id);
+    stage.open("go");
+    stage.wait("the answer", |book| (book.of("lost")[0].answers == ["ClaimLost"]).then_some(()));
+    let row = stage.place.job(id);
+    assert_eq!((row.claimed_by.as_deref(), row.carry), (Some("another"), None));
+}
+
+pub(crate) fn a_checkpoint_that_cannot_be_written_is_an_error_of_its_own(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&WorkerSpec::of(&[Kind::NoWriting]));
+    let (_, row) = stage.finish(job("odd").of(Kind::NoWriting).run([Step::Add(1), Step::Checkpoint, Step::Complete]));
+    assert_eq!((row.status.as_str(), row.carry), ("completed", None));
+    assert_eq!(stage.look(|book| book.of("odd")[0].answers.clone()), ["Payload"]);
+}
+
+pub(crate) fn a_handler_can_read_what_became_of_earlier_runs(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&WorkerSpec::default());
+    let script = job("old").run([Step::Recall(9), Step::Fail("no luck".to_owned())]).run([Step::Pause(MS)]);
+    stage.finish(script.run([Step::Recall(9), Step::Recall(1)]));
+    let answers = stage.look(|book| book.of("old").into_iter().flat_map(|run| run.answers).collect::<Vec<_>>());
+    assert_eq!(answers, ["", "1 Retried no luck, 2 Paused a pause", "2 Paused a pause"]);
+}
+
+/// What a handler left behind may still be at work on the job, so the job is not given back before that has ended.
+pub(crate) fn a_run_that_is_held_has_not_ended(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let worker = stage.work(&WorkerSpec {
+        shutdown_timeout: Some(MS),
+        abort_grace: Some(Duration::from_secs(60)),
+        ..WorkerSpec::serial()
+    });
+    let held = stage.enqueue(job("held").run([Step::Hold("let go".to_owned()), Step::Note("done".to_owned())]));
+    stage.wait("the handler returns", |book| (book.of("held").first()?.end == Some(End::Returned)).then_some(()));
+    let next = stage.enqueue(job("next"));
+    worker.tell_to_stop();
+    std::thread::sleep(300 * MS);
+    assert!(!worker.has_ended());
+    assert_eq!([held, next].map(|id| stage.place.job(id).status), ["claimed", "pending"]);
+    stage.open("let go");
+    let report = worker.end_within(super::PATIENCE).expect("a report");
+    assert_eq!((report.settled, report.left_claimed.len()), (1, 0), "{report:?}");
+    let row = stage.place.job(held);
+    assert_eq!((row.status.as_str(), row.note.as_deref()), ("completed", Some("done")));
+}

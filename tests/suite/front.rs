@@ -1,0 +1,227 @@
+//! What the bodies see of a front-end: the same few calls, whichever it is and whatever runs it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use venturi::{CancellationToken, Database, Enqueued, Error, Priority, RecoveredStale, ShutdownReport};
+
+use super::lab::Lab;
+use super::probe::{Kind, Script};
+
+/// What a handler runs on, where the model differs between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handlers {
+    /// A handler that has started cannot be stopped.
+    Threads,
+    /// A handler is stopped by dropping its future.
+    Futures,
+}
+
+/// One front-end on one executor.
+pub(crate) trait Front: Send + Sync {
+    fn handlers(&self) -> Handlers;
+
+    /// The module that this is mounted as, so that a copy of this program can find it again.
+    fn mount(&self) -> &'static str;
+
+    fn migrate(&self, database: &Database) -> Result<(), Error>;
+
+    fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error>;
+
+    /// What a worker with this specification says of itself.
+    fn describe(&self, spec: &WorkerSpec, database: Database) -> Result<String, Error>;
+
+    /// Builds a worker and runs it beside the caller; `Err` is what `build` said.
+    fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error>;
+}
+
+/// A front-end's `Queue`.
+pub(crate) trait Producer: Send + Sync {
+    fn enqueue(&self, job: Job) -> Result<Enqueued, Error>;
+
+    /// All of one kind.
+    fn enqueue_many(&self, kind: Kind, jobs: Vec<Job>) -> Result<Vec<Enqueued>, Error>;
+
+    fn recover_stale(&self) -> Result<RecoveredStale, Error>;
+}
+
+/// A job to be enqueued.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) kind: Kind,
+    pub(crate) script: Script,
+    pub(crate) delay: Duration,
+    pub(crate) priority: Option<Priority>,
+}
+
+impl Job {
+    pub(crate) fn of(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    pub(crate) fn delayed(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    pub(crate) fn with_priority(self, priority: Priority) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+}
+
+/// The knobs of a worker; what is `None` keeps the library's default. It travels to child processes as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WorkerSpec {
+    pub(crate) kinds: Vec<(Kind, Option<usize>)>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) poll_max: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) renew_leases: bool,
+    pub(crate) shutdown_timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) handler_grace: Option<Duration>,
+    pub(crate) abort_grace: Option<Duration>,
+    pub(crate) priority_ratio: Option<Option<u32>>,
+    pub(crate) backoff: Option<(Duration, Duration)>,
+    /// `NaN` cannot travel; nobody sends it.
+    pub(crate) jitter: f64,
+    pub(crate) backstop: Option<Option<u32>>,
+    pub(crate) panics_are_final: bool,
+    pub(crate) undecodable_is_final: bool,
+    pub(crate) claimed_by: Option<String>,
+}
+
+impl Default for WorkerSpec {
+    /// Four slots, the plain kind, and no jitter, so that waits can be checked.
+    fn default() -> Self {
+        Self {
+            kinds: vec![(Kind::Plain, None)],
+            concurrency: Some(4),
+            poll_max: None,
+            lease: None,
+            renew_leases: true,
+            shutdown_timeout: None,
+            timeout: None,
+            handler_grace: None,
+            abort_grace: None,
+            priority_ratio: None,
+            backoff: None,
+            jitter: 0.0,
+            backstop: None,
+            panics_are_final: false,
+            undecodable_is_final: false,
+            claimed_by: None,
+        }
+    }
+}
+
+impl WorkerSpec {
+    pub(crate) fn of(kinds: &[Kind]) -> Self {
+        Self { kinds: kinds.iter().map(|kind| (*kind, None)).collect(), ..Self::default() }
+    }
+
+    /// A worker that runs one job at a time.
+    pub(crate) fn serial() -> Self {
+        Self { concurrency: Some(1), ..Self::default() }
+    }
+}
+
+/// Sets the knobs of a builder, which have the same names in both front-ends.
+macro_rules! configured {
+    ($builder:expr, $spec:expr) => {{
+        let spec: &$crate::suite::front::WorkerSpec = $spec;
+        let mut builder = $builder.jitter(spec.jitter).renew_leases(spec.renew_leases).timeout(spec.timeout);
+        if let Some(concurrency) = spec.concurrency {
+            builder = builder.concurrency(concurrency);
+        }
+        if let Some(poll_max) = spec.poll_max {
+            builder = builder.poll_max(poll_max);
+        }
+        if let Some(lease) = spec.lease {
+            builder = builder.lease(lease);
+        }
+        if let Some(timeout) = spec.shutdown_timeout {
+            builder = builder.shutdown_timeout(timeout);
+        }
+        if let Some(grace) = spec.handler_grace {
+            builder = builder.handler_grace(grace);
+        }
+        if let Some(grace) = spec.abort_grace {
+            builder = builder.abort_grace(grace);
+        }
+        if let Some(ratio) = spec.priority_ratio {
+            builder = builder.priority_ratio(ratio);
+        }
+        if let Some((base, cap)) = spec.backoff {
+            builder = builder.backoff(venturi::Backoff::new(base, cap));
+        }
+        if let Some(backstop) = spec.backstop {
+            builder = builder.backstop(backstop);
+        }
+        if spec.panics_are_final {
+            builder = builder.panic_policy(venturi::PanicPolicy::Dead);
+        }
+        if spec.undecodable_is_final {
+            builder = builder.decode_policy(venturi::DecodePolicy::Dead);
+        }
+        if let Some(name) = &spec.claimed_by {
+            builder = builder.claimed_by(name.as_str());
+        }
+        builder
+    }};
+}
+pub(crate) use configured;
+
+/// A worker at work. Dropping it tells the worker to stop, and waits for nothing.
+pub(crate) struct Running {
+    shutdown: CancellationToken,
+    ends: Mutex<Receiver<Result<ShutdownReport, Error>>>,
+}
+
+impl Running {
+    /// `ends` hears of what `run` returned; it is closed without a word if `run` panicked.
+    pub(crate) fn new(shutdown: CancellationToken, ends: Receiver<Result<ShutdownReport, Error>>) -> Self {
+        Self { shutdown, ends: Mutex::new(ends) }
+    }
+
+    /// Tells the worker to stop.
+    pub(crate) fn tell_to_stop(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// Tells the worker to stop, and returns its report.
+    pub(crate) fn stop(&self) -> ShutdownReport {
+        self.tell_to_stop();
+        self.end_within(super::PATIENCE).expect("a worker that is told to stop has nothing to complain of")
+    }
+
+    /// What `run` returns, within this time.
+    pub(crate) fn end_within(&self, time: Duration) -> Result<ShutdownReport, Error> {
+        match self.receiver().recv_timeout(time) {
+            Ok(end) => end,
+            Err(RecvTimeoutError::Timeout) => panic!("the worker has not ended within {time:?}"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the worker's `run` panicked, or ended before"),
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(self.receiver().try_recv(), Err(TryRecvError::Empty))
+    }
+
+    /// For the way out of a test: waits for the end, whatever it is.
+    pub(crate) fn wind_down(&self, time: Duration) {
+        self.tell_to_stop();
+        drop(self.receiver().recv_timeout(time));
+    }
+
+    fn receiver(&self) -> std::sync::MutexGuard<'_, Receiver<Result<ShutdownReport, Error>>> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}

@@ -1,0 +1,254 @@
+//! Leases: renewed while a handler runs, recovered when nobody renews them.
+
+use std::time::{Duration, Instant};
+
+use venturi::CancelReason;
+
+use super::child::{self, Mood};
+use super::front::{Front, WorkerSpec};
+use super::place::eventually;
+use super::probe::{Blast, Kind, Step, job};
+use super::stage::Stage;
+
+const MS: Duration = Duration::from_millis(1);
+const SHORT: Option<Duration> = Some(Duration::from_secs(3));
+const LONG_POLL: Option<Duration> = Some(Duration::from_secs(60));
+
+fn short_lease() -> WorkerSpec {
+    WorkerSpec { lease: SHORT, poll_max: LONG_POLL, ..WorkerSpec::default() }
+}
+
+/// A job of the plain kind that a worker claimed which is no more; its lease ended a second ago.
+fn orphan(stage: &Stage<'_>, script: super::front::Job, failures: i32) -> i64 {
+    let id = stage.enqueue(script);
+    stage.place.run(&format!(
+        "UPDATE live SET state = 2, run_count = {failures} + 1, failure_count = {failures}, carry = '7', \
+         claimed_by = 'ghost:17:0badcafe', claim_expires_at = now() - interval '1 second' WHERE id = {id}"
+    ));
+    id
+}
+
+pub(crate) fn a_job_whose_worker_died_is_run_again_as_a_failure(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let id = orphan(&stage, job("orphan"), 0);
+    stage.work(&WorkerSpec::default());
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (2, 1));
+    let run = stage.wait_start("orphan", 1);
+    assert_eq!((run.run, run.failures, run.carry), (2, 1, 7), "it goes on from the carry that was stored");
+    let entry = &stage.place.journal(id)[0];
+    assert_eq!((entry.run, entry.event.as_str()), (1, "stale-recovered"));
+    let note = entry.note.as_deref().expect("a note");
+    assert!(note.contains("lease expired") && note.contains("ghost:17:0badcafe"), "{note}");
+    assert_eq!(entry.claimed_by.as_deref(), Some("ghost:17:0badcafe"));
+}
+
+pub(crate) fn a_recovered_job_does_not_come_back_at_once(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let id = orphan(&stage, job("orphan"), 0);
+    let backoff = Some((Duration::from_secs(600), Duration::from_secs(900)));
+    stage.work(&WorkerSpec { backoff, ..WorkerSpec::default() });
+    let row = stage.place.wait_job(id, "recovered", |row| row.failure_count == 1);
+    assert_eq!((row.status.as_str(), row.claimed_by), ("pending", None));
+    assert!(
+        (500.0..=600.0).contains(&row.due_in),
+        "the base at least, although first failures are free: {}",
+        row.due_in
+    );
+}
+
+pub(crate) fn a_job_at_its_backstop_dies_of_its_lost_lease(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let id = orphan(&stage, job("orphan"), 19);
+    stage.work(&WorkerSpec::default());
+    let row = stage.place.wait_status(id, "dead");
+    assert_eq!((row.run_count, row.failure_count), (20, 20));
+    assert_eq!(stage.place.events(id), ["stale-recovered"]);
+    assert_eq!(stage.starts("orphan"), 0);
+}
+
+/// By hand, where no worker is.
+pub(crate) fn expired_claims_can_be_recovered_through_the_queue(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let (back, dead) = (orphan(&stage, job("back"), 0), orphan(&stage, job("dead"), 19));
+    let alive = orphan(&stage, job("alive"), 0);
+    stage.place.run(&format!("UPDATE live SET claim_expires_at = now() + interval '1 hour' WHERE id = {alive}"));
+    let done = stage.queue().recover_stale().expect("a recovery");
+    assert_eq!((done.repended, done.dead), (1, 1));
+    let row = stage.place.job(back);
+    assert_eq!((row.status.as_str(), row.failure_count, row.run_count), ("pending", 1, 1));
+    assert!(row.due_in > 0.0, "it waits a little: {}", row.due_in);
+    let statuses = [dead, alive].map(|id| stage.place.job(id).status);
+    assert_eq!(statuses, ["dead", "claimed"]);
+    assert_eq!([back, dead, alive].map(|id| stage.place.events(id).len()), [1, 1, 0]);
+    let again = stage.queue().recover_stale().expect("a recovery");
+    assert_eq!((again.repended, again.dead), (0, 0));
+}
+
+pub(crate) fn a_claim_of_a_kind_that_nobody_here_runs_is_recovered_too(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let id = orphan(&stage, job("foreign").of(Kind::Other), 0);
+    stage.work(&WorkerSpec::default());
+    let row = stage.place.wait_job(id, "recovered", |row| row.failure_count == 1);
+    assert_eq!((row.status.as_str(), row.claimed_by), ("pending", None));
+}
+
+pub(crate) fn a_malformed_row_keeps_no_other_from_running(front: &dyn Front) {
+    let stage = Stage::new(front);
+    // Its payload is in the side table, says the row; but it is not.
+    let id = stage.place.insert("INSERT INTO live (kind, priority) VALUES ('plain', 0) RETURNING id");
+    let orphan = orphan(&stage, job("orphan"), 0);
+    let sound = stage.enqueue_many(Kind::Plain, (0..3).map(|nth| job(format!("{nth}"))));
+    stage.work(&WorkerSpec { undecodable_is_final: true, ..WorkerSpec::default() });
+    for id in sound.into_iter().chain([orphan]) {
+        stage.place.wait_status(id, "completed");
+    }
+    let row = stage.place.wait_status(id, "dead");
+    assert!(row.note.as_ref().is_some_and(|note| note.starts_with("cannot decode the row")), "{row:?}");
+}
+
+pub(crate) fn a_claim_that_has_not_run_out_is_left_alone(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let id = orphan(&stage, job("alive"), 0);
+    stage.place.run(&format!("UPDATE live SET claim_expires_at = now() + interval '1 hour' WHERE id = {id}"));
+    stage.work(&WorkerSpec { poll_max: Some(100 * MS), ..WorkerSpec::default() });
+    (0..5).for_each(|nth| stage.assert_works(&format!("{nth}")));
+    assert_eq!(stage.place.job(id).claimed_by.as_deref(), Some("ghost:17:0badcafe"));
+}
+
+pub(crate) fn a_handler_that_outlives_its_lease_runs_once_beside_a_live_peer(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let (first, second) = (stage.work(&short_lease()), stage.work(&short_lease()));
+    let id = stage.enqueue(job("long").waiting("end"));
+    let started = stage.wait_start("long", 1).started;
+    let expiry = "SELECT extract(epoch FROM claim_expires_at)::int8 FROM live WHERE state = 2";
+    let stamped = stage.place.number(expiry);
+    eventually("the lease is renewed again and again", || (stage.place.number(expiry) >= stamped + 6).then_some(()));
+    assert!(started.elapsed() > Duration::from_secs(5), "its lease would have run out long ago");
+    stage.open("end");
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count, stage.starts("long")), (1, 0, 1));
+    assert_eq!(stage.place.events(id), ["completed"]);
+    assert_eq!(first.stop().late + second.stop().late, 0);
+}
+
+/// The thread that it runs on, and with it perhaps the executor, is kept busy for longer than the lease.
+pub(crate) fn a_handler_that_keeps_its_thread_busy_keeps_its_claim(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let peer = child::Worker::start(&stage, &short_lease(), Mood::Usual);
+    eventually("the peer listens", || (stage.place.number(CHILD_LISTENS) > 0).then_some(()));
+    let busy = Step::Block(Duration::from_millis(4_500));
+    let id = stage.enqueue(job("busy").of(Kind::Other).run([busy]));
+    stage.work(&WorkerSpec { kinds: vec![(Kind::Other, None)], ..short_lease() });
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (1, 0));
+    peer.stop();
+}
+
+/// A child's connections have the library's own name.
+const CHILD_LISTENS: &str = "SELECT count(*) FROM pg_stat_activity \
+     WHERE application_name = 'venturi' AND query LIKE '%LISTEN%' AND query LIKE '%' || current_schema() || '%'";
+
+pub(crate) fn without_renewal_a_lease_ends_in_its_time(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let lease = Some(Duration::from_secs(1));
+    let spec = WorkerSpec { lease, renew_leases: false, poll_max: LONG_POLL, ..WorkerSpec::serial() };
+    let script = job("long").run([Step::Wait("end".to_owned()), Step::Note("late".to_owned())]);
+    let id = stage.enqueue(script.run([Step::Note("in time".to_owned())]));
+    let first = stage.work(&spec);
+    stage.wait_start("long", 1);
+    stage.work(&spec);
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count, row.note.as_deref()), (2, 1, Some("in time")));
+    assert_eq!(stage.place.events(id), ["stale-recovered", "completed"]);
+    stage.open("end");
+    let report = first.stop();
+    assert_eq!((report.settled, report.late), (0, 1), "{report:?}");
+    assert_eq!(stage.place.job(id).note.as_deref(), Some("in time"));
+}
+
+pub(crate) fn a_killed_workers_job_is_run_again_within_its_lease_and_two_seconds(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let mut victim = child::Worker::start(&stage, &short_lease(), Mood::Usual);
+    let id = stage.enqueue(job("survivor").run([Step::Wait("never".to_owned())]).run([Step::Complete]));
+    stage.place.wait_status(id, "claimed");
+    stage.work_idle(&short_lease());
+    victim.signal("KILL");
+    victim.wait_end();
+    let died = Instant::now();
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (2, 1));
+    // Lease 3 s, 2 s, half a second of backoff, and a second for a busy machine.
+    let took = stage.wait_start("survivor", 1).started - died;
+    assert!(took <= Duration::from_millis(6_500), "{took:?}");
+    assert_eq!(stage.place.events(id), ["stale-recovered", "completed"]);
+}
+
+pub(crate) fn a_worker_that_slept_past_its_lease_learns_that_its_claim_is_lost(front: &dyn Front) {
+    let stage = Stage::new(front);
+    // One slot, so that the witness runs only when the sleeper's handler has ended.
+    let kinds = vec![(Kind::Plain, None), (Kind::Third, None)];
+    let spec = WorkerSpec { kinds, concurrency: Some(1), ..short_lease() };
+    let sleeper = child::Worker::start(&stage, &spec, Mood::Usual);
+    let script = job("sleepy").run([Step::WaitForSignal, Step::Note("too late".to_owned())]);
+    let id = stage.enqueue(script.run([Step::Note("in time".to_owned())]));
+    stage.place.wait_status(id, "claimed");
+    sleeper.signal("STOP");
+    stage.work(&short_lease());
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.note.as_deref()), (2, Some("in time")));
+    sleeper.signal("CONT");
+    let witness = stage.enqueue(job("witness").of(Kind::Third));
+    stage.place.wait_status(witness, "completed");
+    let said = sleeper.stop();
+    assert!(said.contains("late=1") && said.contains("ClaimLost"), "{said}");
+    assert_eq!(stage.place.job(id).note.as_deref(), Some("in time"));
+    assert_eq!(stage.place.events(id), ["stale-recovered", "completed"]);
+}
+
+/// The row is taken away while the handler runs; the renewal finds out and the handler is told.
+pub(crate) fn a_handler_whose_claim_is_lost_is_told_so(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&short_lease());
+    let id = stage.enqueue(job("lost").run([Step::WaitForSignal]));
+    stage.wait_start("lost", 1);
+    stage.place.give_away(id);
+    let reason = stage.wait("the signal", |book| book.of("lost")[0].cancelled);
+    assert_eq!(reason, CancelReason::ClaimLost);
+    assert_eq!(stage.place.job(id).claimed_by.as_deref(), Some("another"));
+}
+
+pub(crate) fn where_a_panic_ends_the_process_the_lease_brings_the_job_back(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let mut victim = child::Worker::start(&stage, &short_lease(), Mood::AbortsOnPanic);
+    let id = stage.enqueue(job("deadly").run([Step::Panic(Blast::Text)]).run([Step::Complete]));
+    victim.wait_end();
+    assert_eq!(stage.place.job(id).status, "claimed");
+    stage.work(&short_lease());
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (2, 1));
+    assert_eq!(stage.place.events(id), ["stale-recovered", "completed"]);
+}
+
+pub(crate) fn a_panic_on_top_of_a_panic_does_not_end_the_process(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let mut worker = child::Worker::start(&stage, &short_lease(), Mood::Usual);
+    let id = stage.enqueue(job("twice").run([Step::DropPanics, Step::Panic(Blast::Text)]).run([Step::Complete]));
+    eventually("the job is completed", || {
+        assert!(!worker.has_ended(), "the process has ended");
+        (stage.place.job(id).status == "completed").then_some(())
+    });
+    assert_eq!(stage.place.events(id), ["retried", "completed"]);
+    worker.stop();
+}
+
+pub(crate) fn a_logger_that_panics_stops_no_worker(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let worker = child::Worker::start(&stage, &short_lease(), Mood::LoggerPanics);
+    let jobs = stage.enqueue_many(Kind::Plain, (0..4).map(|nth| job(format!("{nth}")).failing(nth)));
+    for id in jobs {
+        assert_eq!(stage.place.wait_status(id, "completed").status, "completed");
+    }
+    let said = worker.stop();
+    assert!(said.contains("settled=10"), "{said}");
+}

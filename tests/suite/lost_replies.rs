@@ -1,0 +1,100 @@
+//! The server has committed, and nobody hears of it.
+
+use std::time::{Duration, Instant};
+
+use super::front::{Front, WorkerSpec};
+use super::place::eventually;
+use super::probe::{Step, job};
+use super::proxy::Proxy;
+use super::stage::Stage;
+
+/// The order in which a worker makes its connections.
+const WORK: usize = 0;
+const WATCH: usize = 1;
+
+/// Much shorter than any lease here, so what comes sooner was not waited for.
+const SECONDS: Duration = Duration::from_secs(20);
+
+fn without_polls() -> WorkerSpec {
+    WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
+}
+
+/// A worker behind a proxy, listening and idle.
+fn behind_proxy(stage: &Stage<'_>, spec: &WorkerSpec) -> (Proxy, std::rc::Rc<super::front::Running>) {
+    let proxy = Proxy::start(&stage.place);
+    let database = proxy.database(&stage.place);
+    let running = stage.keep(stage.front.start(spec, database, stage.lab.clone()).expect("a worker"));
+    eventually("the worker listens", || (stage.listeners() > 0).then_some(()));
+    stage.assert_works("warm-up");
+    (proxy, running)
+}
+
+pub(crate) fn a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let (proxy, worker) = behind_proxy(&stage, &without_polls());
+    proxy.wire(WORK).mute();
+    let id = stage.enqueue(job("unheard"));
+    stage.place.wait_status(id, "claimed");
+    let cut = Instant::now();
+    proxy.wire(WORK).cut();
+    let row = stage.place.wait_status(id, "completed");
+    assert!(cut.elapsed() < SECONDS, "{:?}", cut.elapsed());
+    assert_eq!((row.run_count, row.failure_count, stage.starts("unheard")), (2, 0, 1));
+    assert_eq!(stage.place.events(id), ["released", "completed"]);
+    assert!(worker.stop().left_claimed.is_empty());
+}
+
+pub(crate) fn a_result_whose_reply_was_lost_is_stored_once(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let (proxy, worker) = behind_proxy(&stage, &without_polls());
+    let ends = [
+        job("done").run([Step::Wait("end".to_owned()), Step::Note("done".to_owned())]),
+        job("failed").run([Step::Wait("end".to_owned()), Step::Fail("no luck".to_owned())]).run([Step::Complete]),
+    ];
+    let [done, failed] = ends.map(|end| stage.enqueue(end));
+    stage.wait_starts(3);
+    proxy.wire(WORK).mute();
+    stage.open("end");
+    // One of them or both, as they happen to share an exchange; the warm-up's is there already.
+    eventually("a result is stored", || {
+        let stored = "SELECT (SELECT count(*) FROM journal) + (SELECT count(*) FROM finished)";
+        (stage.place.number(stored) >= 2).then_some(())
+    });
+    let cut = Instant::now();
+    proxy.wire(WORK).cut();
+    stage.place.wait_status(failed, "completed");
+    assert!(cut.elapsed() < SECONDS, "{:?}", cut.elapsed());
+    stage.assert_works("after it");
+    let row = stage.place.job(done);
+    assert_eq!(
+        (row.status.as_str(), row.run_count, stage.place.events(done)),
+        ("completed", 1, vec!["completed".to_owned()])
+    );
+    let row = stage.place.job(failed);
+    assert_eq!((row.failure_count, stage.starts("failed")), (1, 2));
+    assert_eq!(stage.place.events(failed).iter().filter(|event| *event == "retried").count(), 1);
+    let report = worker.stop();
+    assert_eq!((report.late, report.left_claimed.len()), (0, 0), "{report:?}");
+    assert_eq!(report.settled, 5, "each result counts, also the ones whose reply was lost: {report:?}");
+}
+
+pub(crate) fn a_renewal_whose_reply_was_lost_costs_nothing(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let spec = WorkerSpec { lease: Some(Duration::from_secs(3)), ..without_polls() };
+    let (proxy, worker) = behind_proxy(&stage, &spec);
+    let id = stage.enqueue(job("going").waiting("end"));
+    stage.wait_start("going", 1);
+    proxy.wire(WATCH).mute();
+    let expiry =
+        || stage.place.rows("SELECT claim_expires_at::text FROM live WHERE state = 2", &[])[0].get::<_, String>(0);
+    let (before, stamped) = (expiry(), Instant::now());
+    eventually("the lease is renewed", || (expiry() != before).then_some(()));
+    proxy.wire(WATCH).cut();
+    // It goes on over another connection, beyond what the last renewal gave.
+    eventually("the lease is renewed for long", || (stamped.elapsed() > Duration::from_secs(6)).then_some(()));
+    stage.open("end");
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (1, 0));
+    assert_eq!(stage.look(|book| book.of("going")[0].cancelled), None);
+    assert_eq!(worker.stop().late, 0);
+}

@@ -1,0 +1,436 @@
+//! The tasks of the suite. Each does what its payload says, the same way on a thread and in a future.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::panic_any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use venturi::{Answer, Backoff, CancellationToken, Context, Error, JournalEntry, Outcome, Task, TaskError};
+
+#[cfg(not(feature = "blocking"))]
+use venturi::r#async::BlockingHandler;
+#[cfg(feature = "blocking")]
+use venturi::blocking::Handler as BlockingHandler;
+
+use super::front::Job;
+use super::lab::{Lab, Run, Visit};
+use super::purse::{Brittle, Count, DefaultPanics, Purse, Unwritable, Words, WritingPanics};
+
+/// The longest that a handler waits for anything, so that a test that fails doesn't hang as well.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// What a job does in its first run, its second, and so on; the last entry stands for all runs after it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Script {
+    pub(crate) tag: String,
+    runs: Vec<Vec<Step>>,
+    /// Makes the payload longer.
+    filler: String,
+    #[serde(deserialize_with = "spring")]
+    decoding_panics: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Adds to the carry.
+    Add(i64),
+    Attach(String),
+    /// The attachment is refused; the run goes on.
+    AttachTooMuch,
+    /// Waits for a gate of the lab, whatever else is said.
+    Wait(String),
+    /// Waits for the context's signal, as a cooperative handler does.
+    WaitForSignal,
+    /// Stores the carry now, and notes the answer.
+    Checkpoint,
+    /// Asks for the newest entries of the journal, and notes them.
+    Recall(u32),
+    /// Keeps the run from having ended until the gate opens, whatever becomes of the handler.
+    Hold(String),
+    /// Keeps the thread busy that it runs on.
+    Block(Duration),
+    /// From here on dropping the task panics.
+    DropPanics,
+    Panic(Blast),
+    // The ends; a run without one completes.
+    Complete,
+    Note(String),
+    Fail(String),
+    /// Fails with an error that has two sources.
+    FailDeep,
+    Permanent(String),
+    /// Fails for good with a text of so many bytes.
+    Rant(usize),
+    Pause(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Blast {
+    Text,
+    Formatted,
+    Number,
+    /// A payload whose own `Drop` panics.
+    Bomb,
+    /// As the first step: before the handler has made its future.
+    AtOnce,
+}
+
+/// A job of the plain kind that completes.
+pub(crate) fn job(tag: impl Into<String>) -> Job {
+    let script = Script { tag: tag.into(), ..Script::default() };
+    Job { kind: Kind::Plain, script, delay: Duration::ZERO, priority: None }
+}
+
+impl Job {
+    /// What the next run does.
+    pub(crate) fn run(mut self, steps: impl Into<Vec<Step>>) -> Self {
+        self.script.runs.push(steps.into());
+        self
+    }
+
+    /// Fails so often, then completes.
+    pub(crate) fn failing(self, times: usize) -> Self {
+        (0..times).fold(self, |job, _| job.run([Step::Fail("not yet".to_owned())])).run([Step::Complete])
+    }
+
+    /// Waits for the gate in every run.
+    pub(crate) fn waiting(self, gate: &str) -> Self {
+        self.run([Step::Wait(gate.to_owned())])
+    }
+
+    pub(crate) fn with_filler(mut self, bytes: usize) -> Self {
+        self.script.filler = "x".repeat(bytes);
+        self
+    }
+
+    pub(crate) fn whose_decoding_panics(mut self) -> Self {
+        self.script.decoding_panics = true;
+        self
+    }
+}
+
+impl Script {
+    fn steps(&self, run: u32) -> &[Step] {
+        let nth = usize::try_from(run).unwrap_or(1).saturating_sub(1);
+        self.runs.get(nth).or(self.runs.last()).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn spring<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let panics = bool::deserialize(deserializer)?;
+    assert!(!panics, "decoding sprang the trap");
+    Ok(panics)
+}
+
+/// What tells one kind from another.
+pub(crate) trait Breed: Send + Sync + 'static {
+    const KIND: &'static str;
+    type Purse: Purse;
+
+    fn lease() -> Option<Duration> {
+        None
+    }
+
+    fn timeout() -> Option<Duration> {
+        None
+    }
+
+    fn backoff() -> Option<Backoff> {
+        None
+    }
+}
+
+/// Declares the breeds with what they override, and the enum that names them where types cannot go.
+macro_rules! breeds {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal, $purse:ty $(, $item:item)*;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub(crate) enum Kind { $($name,)* }
+
+        impl Kind {
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Self::$name => $kind,)* }
+            }
+        }
+
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub(crate) struct $name;
+
+            impl Breed for $name {
+                const KIND: &'static str = $kind;
+                type Purse = $purse;
+                $($item)*
+            }
+        )*
+    };
+}
+
+breeds! {
+    Plain = "plain", Count;
+    Other = "other", Count;
+    Third = "third", Count;
+    /// The same kind as `Plain`.
+    Twin = "plain", Count;
+    Verbose = "verbose", Words;
+    Day = "day", Count, fn lease() -> Option<Duration> { Some(Duration::from_secs(86_400)) };
+    Brisk = "brisk", Count, fn timeout() -> Option<Duration> { Some(Duration::from_millis(300)) };
+    Steady = "steady", Count, fn backoff() -> Option<Backoff> {
+        Some(Backoff::new(Duration::from_millis(700), Duration::from_millis(700)))
+    };
+    Moody = "moody", Count, fn lease() -> Option<Duration> { panic!("no lease today") };
+    NoDefault = "no_default", DefaultPanics;
+    NoWriting = "no_writing", Unwritable;
+    Stubborn = "stubborn", WritingPanics;
+    Fragile = "fragile", Brittle;
+}
+
+/// Runs the code with the type of the kind's task.
+macro_rules! for_kind {
+    (@ $task:ident, $breed:ident, $body:expr) => {{
+        type $task = $crate::suite::probe::Probe<$crate::suite::probe::$breed>;
+        $body
+    }};
+    ($value:expr, $task:ident => $body:expr) => {
+        match $value {
+            $crate::suite::probe::Kind::Plain => $crate::suite::probe::for_kind!(@ $task, Plain, $body),
+            $crate::suite::probe::Kind::Other => $crate::suite::probe::for_kind!(@ $task, Other, $body),
+            $crate::suite::probe::Kind::Third => $crate::suite::probe::for_kind!(@ $task, Third, $body),
+            $crate::suite::probe::Kind::Twin => $crate::suite::probe::for_kind!(@ $task, Twin, $body),
+            $crate::suite::probe::Kind::Verbose => $crate::suite::probe::for_kind!(@ $task, Verbose, $body),
+            $crate::suite::probe::Kind::Day => $crate::suite::probe::for_kind!(@ $task, Day, $body),
+            $crate::suite::probe::Kind::Brisk => $crate::suite::probe::for_kind!(@ $task, Brisk, $body),
+            $crate::suite::probe::Kind::Steady => $crate::suite::probe::for_kind!(@ $task, Steady, $body),
+            $crate::suite::probe::Kind::Moody => $crate::suite::probe::for_kind!(@ $task, Moody, $body),
+            $crate::suite::probe::Kind::NoDefault => $crate::suite::probe::for_kind!(@ $task, NoDefault, $body),
+            $crate::suite::probe::Kind::NoWriting => $crate::suite::probe::for_kind!(@ $task, NoWriting, $body),
+            $crate::suite::probe::Kind::Stubborn => $crate::suite::probe::for_kind!(@ $task, Stubborn, $body),
+            $crate::suite::probe::Kind::Fragile => $crate::suite::probe::for_kind!(@ $task, Fragile, $body),
+        }
+    };
+}
+pub(crate) use for_kind;
+
+/// The task: a script, under the name of its breed.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub(crate) struct Probe<B: Breed> {
+    script: Script,
+    #[serde(skip)]
+    drop_panics: AtomicBool,
+    #[serde(skip)]
+    breed: PhantomData<fn() -> B>,
+}
+
+impl<B: Breed> From<Script> for Probe<B> {
+    fn from(script: Script) -> Self {
+        Self { script, drop_panics: AtomicBool::new(false), breed: PhantomData }
+    }
+}
+
+impl<B: Breed> Task for Probe<B> {
+    const KIND: &'static str = B::KIND;
+    type Carry = B::Purse;
+
+    fn lease() -> Option<Duration> {
+        B::lease()
+    }
+
+    fn timeout() -> Option<Duration> {
+        B::timeout()
+    }
+
+    fn backoff() -> Option<Backoff> {
+        B::backoff()
+    }
+}
+
+impl<B: Breed> Drop for Probe<B> {
+    fn drop(&mut self) {
+        assert!(!self.drop_panics.load(Ordering::Relaxed), "dropping the task");
+    }
+}
+
+/// What a step asks of the loop around it, which is the one thing that differs between threads and futures.
+enum Next {
+    GoOn,
+    WaitFor(CancellationToken),
+    Stored(Answer<()>),
+    Recalled(Answer<Vec<JournalEntry>>),
+    End(Result<Outcome, TaskError>),
+}
+
+impl<B: Breed> Probe<B> {
+    /// Notes the start; before a future is made, where there is one.
+    fn begin(&self, context: &Context<B::Purse>, lab: &Arc<Lab>) -> Visit {
+        let visit = lab.enter(Run {
+            tag: self.script.tag.clone(),
+            kind: context.kind(),
+            job: context.job_id().get(),
+            run: context.run_count(),
+            failures: context.failure_count(),
+            priority: context.priority(),
+            created_at: context.created_at(),
+            due_at: context.due_at(),
+            carry: context.carry().total(),
+            started: Instant::now(),
+            end: None,
+            cancelled: None,
+            answers: Vec::new(),
+        });
+        if self.script.steps(context.run_count()).first() == Some(&Step::Panic(Blast::AtOnce)) {
+            panic!("at once");
+        }
+        visit
+    }
+
+    fn take(&self, step: &Step, context: &mut Context<B::Purse>, lab: &Lab) -> Next {
+        match step {
+            Step::Add(amount) => context.carry_mut().add(*amount),
+            Step::Attach(text) => context.set_attachment(text).expect("a short text can be attached"),
+            Step::AttachTooMuch => drop(context.set_attachment(&"x".repeat(65_000)).expect_err("it is too large")),
+            Step::Wait(gate) => return Next::WaitFor(lab.gate(gate)),
+            Step::WaitForSignal => return Next::WaitFor(context.token()),
+            Step::Checkpoint => return Next::Stored(context.checkpoint()),
+            Step::Recall(most) => return Next::Recalled(context.history(*most)),
+            Step::Hold(gate) => {
+                let (hold, gate) = (context.hold(), lab.gate(gate));
+                std::thread::spawn(move || {
+                    gate.wait_timeout(LONGEST);
+                    drop(hold);
+                });
+            }
+            Step::Block(time) => std::thread::sleep(*time),
+            Step::DropPanics => self.drop_panics.store(true, Ordering::Relaxed),
+            Step::Panic(blast) => blast.go_off(),
+            end => return Next::End(end.result()),
+        }
+        Next::GoOn
+    }
+}
+
+impl<B: Breed> BlockingHandler<Arc<Lab>> for Probe<B> {
+    fn handle(&self, context: &mut Context<B::Purse>, lab: &Arc<Lab>) -> Result<Outcome, TaskError> {
+        let visit = self.begin(context, lab);
+        let mut result = Ok(Outcome::completed());
+        for step in self.script.steps(context.run_count()) {
+            match self.take(step, context, lab) {
+                Next::GoOn => {}
+                Next::WaitFor(token) => {
+                    token.wait_timeout(LONGEST);
+                    visit.cancelled(context.cancel_reason());
+                }
+                Next::Stored(answer) => visit.answered(stored(answer.wait())),
+                Next::Recalled(answer) => visit.answered(recalled(answer.wait())),
+                Next::End(end) => {
+                    result = end;
+                    break;
+                }
+            }
+        }
+        visit.leave();
+        result
+    }
+}
+
+#[cfg(feature = "async")]
+impl<B: Breed> venturi::r#async::Handler<Arc<Lab>> for Probe<B> {
+    fn handle(
+        &self,
+        context: &mut Context<B::Purse>,
+        lab: &Arc<Lab>,
+    ) -> impl Future<Output = Result<Outcome, TaskError>> + Send {
+        let visit = self.begin(context, lab);
+        async move {
+            let mut result = Ok(Outcome::completed());
+            for step in self.script.steps(context.run_count()) {
+                match self.take(step, context, lab) {
+                    Next::GoOn => {}
+                    Next::WaitFor(token) => {
+                        let too_long = async { _ = smol::Timer::after(LONGEST).await };
+                        futures_lite::future::or(token.cancelled(), too_long).await;
+                        visit.cancelled(context.cancel_reason());
+                    }
+                    Next::Stored(answer) => visit.answered(stored(answer.await)),
+                    Next::Recalled(answer) => visit.answered(recalled(answer.await)),
+                    Next::End(end) => {
+                        result = end;
+                        break;
+                    }
+                }
+            }
+            visit.leave();
+            result
+        }
+    }
+}
+
+fn stored(answer: Result<(), Error>) -> String {
+    answer.map_or_else(|error| format!("{:?}", error.kind()), |()| "stored".to_owned())
+}
+
+/// `1 Retried no luck, 2 Paused a pause`
+fn recalled(answer: Result<Vec<JournalEntry>, Error>) -> String {
+    let line = |entry: &JournalEntry| {
+        let note = entry.note.as_deref().unwrap_or("-");
+        format!("{} {:?} {note}", entry.run_count, entry.event)
+    };
+    match answer {
+        Ok(entries) => entries.iter().map(line).collect::<Vec<_>>().join(", "),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+impl Step {
+    fn result(&self) -> Result<Outcome, TaskError> {
+        match self {
+            Self::Note(text) => Ok(Outcome::completed_with(text)),
+            Self::Fail(text) => Err(text.as_str().into()),
+            Self::FailDeep => Err(Layer("outer", Some(&Layer("middle", Some(&Layer("innermost", None))))).into()),
+            Self::Rant(bytes) => Err(TaskError::permanent("x".repeat(*bytes))),
+            Self::Permanent(text) => Err(TaskError::permanent(text.as_str())),
+            Self::Pause(time) => Ok(Outcome::pause_in_with(*time, "a pause")),
+            _ => Ok(Outcome::completed()),
+        }
+    }
+}
+
+impl Blast {
+    fn go_off(self) {
+        match self {
+            Self::Text => panic!("a plain text"),
+            Self::Formatted => panic!("text number {}", 7),
+            Self::Number => panic_any(7_u8),
+            Self::Bomb => panic_any(Bomb),
+            Self::AtOnce => {}
+        }
+    }
+}
+
+/// Panics when it is dropped, each time with another of its kind.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic_any(Self);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Layer(&'static str, Option<&'static Self>);
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl StdError for Layer {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.1.map(|inner| inner as _)
+    }
+}
