@@ -51,7 +51,8 @@ impl fmt::Debug for Departure {
 /// Keeps a run from having ended while work goes on outside its handler.
 ///
 /// Give one to whatever outlives the handler's future, such as a closure on a thread pool: until it is dropped the job
-/// stays claimed, its lease is renewed, and it is neither settled nor released.
+/// stays claimed, its lease is renewed, and it is neither settled nor released. Only a run that has timed out, or one
+/// whose worker stops, is not waited for beyond `abort_grace`: then the lease may run out under it.
 #[derive(Clone, Debug)]
 pub struct Hold {
     _departure: Departure,

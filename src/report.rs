@@ -49,18 +49,41 @@ impl Report {
 }
 
 /// What became of a worker's jobs, from its start to its end.
+///
+/// A worker stops like this, once its shutdown token is cancelled:
+///
+/// ```text
+/// RUNNING --cancelled--> DRAINING --all handlers ended--> STOPPED
+///                           |
+///                           +--shutdown_timeout--> FORCED
+///                                |
+///                                +-- futures: dropped, then their jobs are released --> STOPPED
+///                                |            what has not stopped after abort_grace is left claimed --> STOPPED
+///                                |
+///                                +-- not started yet: released, and never started
+///                                |
+///                                +-- started threads: GRACE --they return--> STOPPED
+///                                                       |
+///                                                       +--handler_grace--> WAITING_FOR_THREAD
+///                                                             --they return--> STOPPED
+/// ```
+///
+/// While it drains, nothing is claimed and every handler is told to wind down. A started blocking handler is never
+/// released and waited for without bound; GRACE and WAITING_FOR_THREAD differ only in what the log says. Leases are
+/// renewed in every state, until the handler has ended. Without blocking handlers it takes at most `shutdown_timeout`
+/// and `abort_grace` together, whatever the server does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
     /// Runs whose own result was stored: completed, paused, retried or dead.
     pub settled: u64,
-    /// Runs given back without a failure because the worker was stopping.
+    /// Runs given back without a failure: the worker was stopping, or their handlers never began.
     pub released: u64,
     /// Runs that were stopped by their time-out and stored as failures.
     pub timed_out: u64,
     /// Results that came after the claim was lost, and were discarded.
     pub late: u64,
-    /// Jobs whose rows are still claimed by this worker; they are recovered when their leases run out.
+    /// Jobs whose rows may still be claimed by this worker; they are recovered when their leases run out.
     pub left_claimed: Vec<LeftClaimed>,
 }
 
@@ -82,6 +105,6 @@ pub struct LeftClaimed {
 pub enum LeftReason {
     /// The handler did not stop when it was told to, so its job was not given to anybody else.
     NotStopped,
-    /// The handler ended, but the server did not take its result in time.
+    /// The handler ended, but the server did not confirm its result in time.
     NotStored,
 }

@@ -1,5 +1,4 @@
 //! The producer's rules in simulated time.
-#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
 use super::*;
 use crate::Priority;

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "tests wait with a deadline")]
+
 use std::collections::BTreeSet;
 use std::panic::panic_any;
 use std::sync::Mutex;

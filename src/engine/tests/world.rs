@@ -485,7 +485,8 @@ impl World {
 
     /// What a stopped worker says is true: every claim that it knows of and leaves is named, every result counted.
     pub(super) fn assert_stopped_soundly(&self, node: usize, report: &ShutdownReport, abort_grace: Duration) {
-        let entered = |wanted| self.nodes[node].states.iter().find(|(_, state, ..)| *state == wanted).map(|(at, ..)| *at);
+        let entered =
+            |wanted| self.nodes[node].states.iter().find(|(_, state, ..)| *state == wanted).map(|(at, ..)| *at);
         let gave_up = entered("forced").is_some_and(|at| entered("stopped") >= Some(at + abort_grace));
         let name = &self.nodes[node].name;
         let left: BTreeSet<i64> = report.left_claimed.iter().map(|left| left.job.get()).collect();
