@@ -35,6 +35,7 @@ pub(crate) enum Verdict {
     /// Payload or carry could not be decoded.
     Undecodable(String),
     /// The future was dropped because the engine asked for it.
+    #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only a future can be dropped"))]
     Aborted,
     /// The run was taken back before its handler started.
     NotStarted,
