@@ -2,6 +2,7 @@
 //! or runs handlers has a thread of its own.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -82,6 +83,8 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
                 self.perform(output);
             }
             let first = self.wait();
+            // Who is about to send something may do so first: handlers that end together then share an exchange.
+            thread::yield_now();
             self.pass(first);
             while let Ok(input) = self.inputs.try_recv() {
                 self.pass(input);

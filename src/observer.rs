@@ -51,6 +51,8 @@ impl Event {
         match self {
             Self::Claimed { .. } | Self::Settled { .. } => Level::Debug,
             Self::WorkerStarted { .. } | Self::LinkUp { .. } | Self::ShutdownState { .. } => Level::Info,
+            // A job that a stopping worker had claimed and not begun is an ordinary part of stopping.
+            Self::Released { reason, .. } if *reason != "shutdown_timeout" => Level::Info,
             Self::ClaimLost { .. }
             | Self::LateResult { .. }
             | Self::Released { .. }
@@ -226,7 +228,7 @@ mod tests {
             Event::Settled { job, run, kind, outcome: "completed" },
             Event::ClaimLost { job, run, kind },
             Event::LateResult { job, run, kind },
-            Event::Released { job, run, kind, reason: "shutdown" },
+            Event::Released { job, run, kind, reason: "shutdown_timeout" },
             Event::Recovered { job, kind: "resize".to_owned(), dead: false },
             Event::Degraded { job, what: "the carry was not stored".to_owned() },
             Event::StatementFailed { statement: "claim", error: "disk full".to_owned(), retry_in },
