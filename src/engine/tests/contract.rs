@@ -1,13 +1,141 @@
+//! The shutdown contract in simulated time, and where each of its rules is shown.
+//!
+//! The rules are those of the test plan, C-01 to C-42; `docs/shutdown.md` says what they promise. What only real rows,
+//! threads or processes can show is on a server: `tests/suite/` is mounted for each front-end, `processes` is
+//! `tests/shutdown_processes.rs`. Beside this file, `threads` is `contract_threads.rs`, `trouble` `contract_trouble.rs` and
+//! `stories` `reliability.rs`. `pool`, `task` and `config` are the unit tests of `threads/pool.rs`, `async/task.rs` and
+//! `src/config.rs`. `tests/contract.rs` checks that this table names tests that exist.
+//!
+//! ```text
+//! C-01  an_idle_worker_stops_at_once_and_touches_no_row
+//!       suite/shutdown: an_idle_worker_stops_at_once
+//!       suite/shutdown: a_stopped_worker_leaves_no_connection
+//! C-02  a_run_that_ends_in_time_is_settled_and_nothing_new_is_claimed
+//!       threads: a_worker_of_threads_stops_with_its_last_run
+//!       suite/shutdown: a_stopping_worker_lets_its_handlers_end_and_claims_nothing_more
+//!       processes: sigterm_drains_and_loses_nothing
+//! C-03  a_run_that_ends_in_time_is_settled_and_nothing_new_is_claimed
+//!       a_job_whose_claim_comes_home_during_the_drain_is_released_unstarted
+//!       suite/shutdown: a_stopping_worker_lets_its_handlers_end_and_claims_nothing_more
+//! C-04  a_handler_that_heeds_the_signal_pauses_at_once
+//!       suite/shutdown: a_handler_that_heeds_the_signal_pauses_and_loses_nothing
+//!       processes: the_examples_end_in_good_order_and_at_the_second_signal_at_once
+//! C-05  a_future_that_does_not_end_is_dropped_and_then_released_without_a_failure
+//!       a_job_is_released_only_when_nothing_holds_its_run_any_more
+//!       suite/contract: a_released_job_has_changed_in_nothing_but_its_claim
+//!       suite/contract: a_held_run_delays_the_stop
+//! C-06  another_worker_is_told_of_a_released_job_and_takes_it_at_once
+//!       suite/shutdown: a_handler_that_does_not_end_in_time_loses_its_job_only_if_it_can_be_stopped
+//! C-07  releases_never_use_up_a_job
+//!       suite/contract: releases_never_use_up_a_job
+//! C-08  threads: the_windows_of_a_thread_add_up
+//!       suite/contract: a_thread_is_waited_for_through_all_windows
+//! C-09  threads: the_windows_of_a_thread_add_up
+//!       suite/contract: a_thread_is_waited_for_through_all_windows
+//!       processes: a_job_whose_worker_gets_sigkill_while_it_stops_runs_again_after_its_lease
+//! C-10  threads: the_windows_of_a_thread_add_up
+//!       threads: a_thread_that_has_returned_is_waited_for_no_more_although_its_result_is
+//! C-11  threads: a_started_thread_is_waited_for_without_bound_and_keeps_its_claim
+//!       suite/contract: a_stopping_worker_keeps_the_claim_of_a_running_handler_beside_a_peer
+//! C-12  threads: a_started_thread_is_waited_for_without_bound_and_keeps_its_claim
+//!       threads: a_dropped_run_future_still_waits_for_threads
+//!       stories: whatever_goes_wrong_while_a_worker_stops_it_stops_in_its_time_and_tells_what_it_left
+//!       suite/contract/futures: a_dropped_run_still_settles_what_its_threads_return
+//! C-13  threads: what_a_late_thread_returns_is_settled_as_ever
+//!       suite/contract: what_a_late_thread_returns_is_settled_as_ever
+//! C-14  threads: a_worker_that_is_killed_while_it_waits_for_a_thread_leaves_the_job_to_the_lease
+//!       processes: a_job_whose_worker_gets_sigkill_while_it_stops_runs_again_after_its_lease
+//! C-15  a_worker_that_is_killed_while_it_drains_leaves_its_job_to_the_lease
+//!       processes: a_job_whose_worker_gets_sigkill_while_it_stops_runs_again_after_its_lease
+//! C-16  a_claim_is_renewed_while_its_worker_drains
+//!       suite/contract: a_stopping_worker_keeps_the_claim_of_a_running_handler_beside_a_peer
+//!       processes: a_worker_that_is_stopped_beyond_its_lease_while_it_drains_has_its_late_result_refused
+//! C-17  a_time_out_during_the_drain_is_a_failure_and_not_a_release
+//!       a_future_that_ends_although_its_time_was_over_is_settled
+//!       suite/contract: of_time_out_and_shutdown_the_one_that_comes_first_decides
+//! C-18  of_time_out_and_shutdown_the_one_that_comes_first_decides
+//!       suite/contract: of_time_out_and_shutdown_the_one_that_comes_first_decides
+//! C-19  of_time_out_and_shutdown_the_one_that_comes_first_decides
+//!       threads: a_thread_times_out_no_more_once_the_shutdown_is_forced
+//!       suite/contract: a_thread_times_out_no_more_once_the_shutdown_is_forced
+//! C-20  a_time_out_counts_from_the_start_of_the_handler
+//!       suite/contract/futures: a_time_out_counts_from_the_start_of_the_handler
+//! C-21  threads: a_thread_that_times_out_keeps_its_slot_and_delays_the_stop
+//!       threads: a_thread_that_returns_while_its_time_out_is_being_stored_is_late_all_the_same
+//!       threads: a_thread_that_starts_when_the_shutdown_is_forced_times_out_no_more
+//!       suite/contract: a_thread_that_times_out_keeps_its_slot_and_delays_the_stop
+//! C-22  threads: a_thread_that_times_out_keeps_its_slot_and_delays_the_stop
+//!       suite/contract: a_thread_that_times_out_keeps_its_slot_and_delays_the_stop
+//! C-23  threads: a_timed_out_thread_is_waited_for_when_the_shutdown_is_forced
+//!       suite/contract: a_thread_that_times_out_keeps_its_slot_and_delays_the_stop
+//! C-24  threads: a_slot_comes_back_however_a_run_ends
+//!       suite/panics: one_panic_of_many_runs_at_once_disturbs_none_of_the_others
+//! C-25  threads: no_more_is_claimed_than_there_are_threads_for
+//!       pool: there_are_never_more_threads_than_slots
+//!       suite/claiming: claimed_rows_never_exceed_the_slots_and_each_of_them_runs
+//! C-26  a_future_that_has_not_begun_when_the_time_is_over_is_released_and_never_begins
+//!       threads: a_job_without_a_thread_when_the_time_is_over_is_released_and_never_started
+//!       pool: starting_and_taking_back_decide_once_between_threads
+//!       suite/contract/futures: a_future_that_has_not_begun_when_the_time_is_over_is_released_and_never_begins
+//! C-27  threads: a_job_that_gets_its_thread_during_the_drain_runs_or_is_released
+//!       pool: a_run_that_has_started_cannot_be_taken_back
+//!       task: an_abort_before_the_first_poll_never_starts_the_handler
+//! C-28  a_future_that_never_yields_is_left_claimed_and_the_worker_stops_within_its_bound
+//!       threads: while_a_thread_is_waited_for_a_future_that_does_not_stop_is_not_given_up
+//!       suite/futures: a_future_that_never_yields_is_left_claimed
+//!       suite/contract: a_future_that_ends_although_it_was_to_be_dropped_is_settled
+//! C-29  a_job_is_released_only_when_nothing_holds_its_run_any_more
+//!       suite/contract: a_held_run_delays_the_stop
+//!       suite/contract: a_timed_out_job_is_retried_only_when_its_hold_is_gone
+//! C-30  a_future_that_does_not_end_is_dropped_and_then_released_without_a_failure
+//!       suite/contract: a_released_job_has_changed_in_nothing_but_its_claim
+//!       suite/contract: a_job_whose_claim_comes_home_during_the_drain_is_released_unstarted
+//! C-31  trouble: a_release_whose_reply_is_lost_is_sent_again_and_counts_once
+//!       suite/contract: a_release_whose_reply_was_lost_is_stored_once
+//! C-32  a_job_that_a_peer_has_recovered_is_not_released_under_it
+//!       suite/contract: a_job_that_another_has_by_now_is_neither_settled_nor_released
+//! C-33  a_future_that_does_not_end_is_dropped_and_then_released_without_a_failure
+//!       a_job_whose_claim_comes_home_during_the_drain_is_released_unstarted
+//!       stories: whatever_goes_wrong_while_a_worker_stops_it_stops_in_its_time_and_tells_what_it_left
+//!       processes: sigterm_gives_back_the_futures_that_do_not_end_in_time
+//! C-34  without_a_time_to_wind_down_futures_are_dropped_at_once
+//!       threads: the_grace_is_the_workers_time_out_or_nothing
+//!       suite/contract: without_a_time_to_wind_down_only_threads_are_waited_for
+//! C-35  threads: the_grace_is_the_workers_time_out_or_nothing
+//!       config: the_grace_of_a_blocking_handler_is_its_own_or_the_time_out_or_nothing
+//! C-36  threads: futures_are_released_in_their_time_without_waiting_for_threads
+//!       suite/futures: one_worker_runs_futures_and_threads_each_by_its_own_rules
+//! C-37  trouble: a_worker_whose_server_goes_away_stops_within_its_bound_and_says_what_it_left
+//!       trouble: a_worker_whose_server_hangs_stops_within_its_bound_and_says_what_it_left
+//!       trouble: a_worker_whose_table_is_locked_stops_within_its_bound_and_says_what_it_left
+//!       threads: a_worker_without_a_server_waits_for_its_threads_and_then_no_longer_than_its_bound
+//!       suite/contract: a_worker_whose_server_hangs_ends_in_its_time_and_says_what_it_left
+//!       suite/contract: a_worker_whose_table_is_locked_ends_in_its_time_and_says_what_it_left
+//! C-38  a_future_that_ends_when_the_time_is_over_is_settled_once
+//!       suite/contract: a_future_that_ends_although_it_was_to_be_dropped_is_settled
+//! C-39  a_claim_is_renewed_while_its_worker_drains
+//!       trouble: a_job_whose_claim_is_never_heard_of_during_the_drain_is_found_and_released
+//!       trouble: a_worker_that_is_cut_off_for_a_moment_while_it_stops_leaves_nothing_claimed
+//!       suite/contract: a_stopping_worker_keeps_the_claim_of_a_running_handler_beside_a_peer
+//! C-40  releases_never_use_up_a_job
+//!       threads: a_started_thread_is_waited_for_without_bound_and_keeps_its_claim
+//!       suite/contract: a_stopping_worker_keeps_the_claim_of_a_running_handler_beside_a_peer
+//! C-41  a_second_request_changes_nothing
+//!       suite/contract: a_thread_is_waited_for_through_all_windows
+//!       suite/contract/futures: a_token_that_was_cancelled_before_the_run_stops_it_at_once
+//! C-42  processes: a_worker_leaves_the_signals_as_they_are
+//! ```
+
 use std::time::Duration;
 
 use super::server::State;
 use super::world::{Behaviour, World, config, kind, ms};
 use crate::Priority;
 use crate::config::Config;
-use crate::engine::{Input, Link};
+use crate::engine::Input;
 use crate::observer::Event;
 use crate::registry::KindRule;
-use crate::report::LeftReason::{NotStopped, NotStored};
+use crate::report::LeftReason::NotStopped;
 use crate::report::{ShutdownReport, Verdict};
 
 pub(super) const S: fn(u64) -> Duration = Duration::from_secs;
@@ -26,7 +154,11 @@ pub(super) fn impatient(concurrency: usize, timeout: Duration) -> Config {
 }
 
 /// A worker of futures, one second old, with one job of the kind "a" that does this.
-fn running(rules: Config, rule: KindRule, behaviour: fn(&str, crate::job::RunId) -> Behaviour) -> (World, usize, i64) {
+pub(super) fn running(
+    rules: Config,
+    rule: KindRule,
+    behaviour: fn(&str, crate::job::RunId) -> Behaviour,
+) -> (World, usize, i64) {
     let mut world = World::new(1);
     world.behave(behaviour);
     let job = world.enqueue("a", Priority::Normal, Duration::ZERO);
@@ -35,7 +167,7 @@ fn running(rules: Config, rule: KindRule, behaviour: fn(&str, crate::job::RunId)
     (world, node, job)
 }
 
-fn endless() -> Behaviour {
+pub(super) fn endless() -> Behaviour {
     Behaviour::takes(S(60))
 }
 
@@ -43,7 +175,7 @@ pub(super) fn released(event: &Event) -> bool {
     matches!(event, Event::Released { .. })
 }
 
-fn left(report: &ShutdownReport) -> Vec<crate::LeftReason> {
+pub(super) fn left(report: &ShutdownReport) -> Vec<crate::LeftReason> {
     report.left_claimed.iter().map(|left| left.reason).collect()
 }
 
@@ -260,35 +392,6 @@ fn a_job_whose_claim_comes_home_during_the_drain_is_released_unstarted() {
     assert_eq!(world.claimed_by(node), 0);
 }
 
-// C-39: the claim's reply is lost, and the worker told to stop before it can ask what it holds.
-#[test]
-fn a_job_whose_claim_is_never_heard_of_during_the_drain_is_found_and_released() {
-    let mut world = World::new(1);
-    let node = world.add(config(2), vec![kind("a")]);
-    world.run_until(S(1));
-    world.enqueue_many("a", 2);
-    world.run_while(S(2), |world| world.server.claims.is_empty());
-    world.tell(node, Input::Shutdown);
-    world.cut(node, Link::Work);
-    world.run_until(S(3));
-    let (_, report) = world.stopped(node).unwrap();
-    assert_eq!((report.released, world.entries("released"), world.claimed_by(node)), (2, 2, 0));
-}
-
-// C-37: as before, and the server stays away.
-#[test]
-fn a_worker_that_cannot_ask_what_it_has_claimed_stops_within_its_bound() {
-    let mut world = World::new(1);
-    let node = world.add(impatient(2, S(2)), vec![kind("a")]);
-    world.run_until(S(1));
-    world.enqueue_many("a", 2);
-    world.run_while(S(2), |world| world.server.claims.is_empty());
-    world.server_up = false;
-    world.cut(node, Link::Work);
-    let (took, _) = world.stop(node, S(20));
-    assert!(took >= S(7) && took <= S(7) + SOON, "{took:?}");
-}
-
 // C-28
 #[test]
 fn a_future_that_never_yields_is_left_claimed_and_the_worker_stops_within_its_bound() {
@@ -322,19 +425,6 @@ fn a_job_is_released_only_when_nothing_holds_its_run_any_more() {
     assert_eq!(world.stopped(node).unwrap().1.released, 1);
 }
 
-// C-31
-#[test]
-fn a_release_whose_reply_is_lost_is_sent_again_and_counts_once() {
-    let (mut world, node, job) = running(impatient(1, S(1)), kind("a"), |_, _| endless());
-    world.tell(node, Input::Shutdown);
-    world.run_while(S(3), |world| world.entries("released") == 0);
-    world.cut(node, Link::Work);
-    world.run_until(S(5));
-    let (_, report) = world.stopped(node).unwrap();
-    assert_eq!((report.released, report.left_claimed.len(), world.entries("released")), (1, 0, 1));
-    assert_eq!(world.server.live[&job].state, State::Ready);
-}
-
 // C-31, C-32
 #[test]
 fn a_job_that_a_peer_has_recovered_is_not_released_under_it() {
@@ -356,98 +446,6 @@ fn without_a_time_to_wind_down_futures_are_dropped_at_once() {
     let (took, report) = world.stop(node, S(1));
     assert!(took <= SOON, "{took:?}");
     assert_eq!((report.released, world.states(node)), (1, vec!["draining", "forced", "stopped"]));
-}
-
-/// Futures that end, are released, retried and paused, and a server that goes wrong at this moment of the drain: the
-/// worker stops in its time, and every claimed row that it leaves is in its report.
-fn trouble(at: Duration, wrong: fn(&mut World, usize)) {
-    let mut world = World::new(at.as_millis() as u64);
-    world.behave(|_, id| match id.job {
-        1 => Behaviour::takes(ms(1_200)),
-        2 => Behaviour {
-            verdict: Verdict::Failed { message: "no".into(), permanent: false },
-            ..Behaviour::takes(ms(1_210))
-        },
-        3 => Behaviour { cooperative: true, ..endless() },
-        _ => endless(),
-    });
-    world.enqueue_many("a", 5);
-    let node = world.add(impatient(4, S(2)), vec![KindRule { lease: S(3), ..kind("a") }]);
-    world.at(at, move |world| wrong(world, node));
-    world.run_until(ms(1_100));
-    let (took, report) = world.stop(node, S(60));
-    assert!(took <= S(2) + S(5) + SOON, "{took:?} with the server away at {at:?}");
-    assert_eq!(
-        world.claimed_by(node),
-        world
-            .server
-            .live
-            .values()
-            .filter(|row| row.run_count > 0 && matches!(row.state, State::Claimed { .. }))
-            .count()
-    );
-    assert!(world.claimed_by(node) <= report.left_claimed.len(), "at {at:?}: {report:?}");
-}
-
-/// Each moment of a drain that counts: before it, at its begin, when runs end, when it is forced, and right after.
-fn moments() -> impl Iterator<Item = Duration> {
-    let around = |ms: u64| (0..12).map(move |step| Duration::from_micros(ms * 1_000 + step * 250 - 1_000));
-    [1_050, 1_101, 1_200, 1_210, 1_500, 3_101].into_iter().flat_map(around)
-}
-
-// C-37
-#[test]
-fn a_worker_whose_server_goes_away_stops_within_its_bound_and_says_what_it_left() {
-    for at in moments() {
-        trouble(at, |world, node| {
-            world.server_up = false;
-            world.cut(node, Link::Work);
-            world.cut(node, Link::Watch);
-        });
-    }
-}
-
-// C-37
-#[test]
-fn a_worker_whose_server_hangs_stops_within_its_bound_and_says_what_it_left() {
-    for at in moments() {
-        trouble(at, |world, _| world.hung = true);
-    }
-}
-
-// C-37
-#[test]
-fn a_worker_whose_table_is_locked_stops_within_its_bound_and_says_what_it_left() {
-    for at in moments() {
-        trouble(at, |world, _| world.locked = true);
-    }
-}
-
-// C-37, C-39
-#[test]
-fn a_worker_that_is_cut_off_for_a_moment_while_it_stops_leaves_nothing_claimed() {
-    for at in moments() {
-        let mut world = World::new(1);
-        world.behave(|_, id| Behaviour::takes(ms(400 + 400 * id.job.unsigned_abs())));
-        world.enqueue_many("a", 30);
-        let node = world.add(impatient(4, S(2)), vec![kind("a")]);
-        world.at(at, move |world| world.cut(node, Link::Work));
-        world.run_until(ms(1_100));
-        let (_, report) = world.stop(node, S(60));
-        assert_eq!((world.claimed_by(node), report.left_claimed.len()), (0, 0), "cut at {at:?}");
-        let ended = |what| world.server.journal.iter().filter(|entry| entry.what == what).count() as u64;
-        assert_eq!((report.settled, report.released), (ended("completed"), ended("released")), "cut at {at:?}");
-    }
-}
-
-// C-37: what the server did not confirm is named as that.
-#[test]
-fn a_result_that_the_server_did_not_take_is_left_as_not_stored() {
-    let (mut world, node, _) = running(impatient(1, S(2)), kind("a"), |_, _| Behaviour::takes(ms(1_300)));
-    world.hung = true;
-    let (took, report) = world.stop(node, S(60));
-    assert!(took >= S(7) && took <= S(7) + SOON, "{took:?}");
-    assert_eq!((left(&report), report.settled), (vec![NotStored], 0));
 }
 
 // C-38

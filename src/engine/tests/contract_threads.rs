@@ -405,11 +405,15 @@ fn a_thread_that_has_returned_is_waited_for_no_more_although_its_result_is() {
 // C-37
 #[test]
 fn a_server_that_comes_back_within_the_bound_takes_a_late_threads_result() {
-    let (mut world, node, _) = running(windows(1), threads("a"), |_, _| Behaviour::takes(S(11)));
-    world.hung = true;
-    world.at(S(13), |world| world.hung = false);
+    let mut rules = windows(1);
+    rules.abort_grace = S(10);
+    let (mut world, node, _) = running(rules, threads("a"), |_, _| Behaviour::takes(S(11)));
+    world.server_up = false;
+    world.cut(node, Link::Work);
+    world.cut(node, Link::Watch);
+    world.at(S(13), |world| world.server_up = true);
     let (_, report) = world.stop(node, S(60));
-    assert_eq!((report.settled + report.left_claimed.len() as u64, report.late), (1, 0));
+    assert_eq!((report.settled, report.left_claimed.len(), world.entries("completed")), (1, 0, 1));
 }
 
 // C-37: the handler waits for an answer, and the worker for the handler.

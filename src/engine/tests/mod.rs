@@ -5,6 +5,7 @@
 mod claiming;
 mod contract;
 mod contract_threads;
+mod contract_trouble;
 mod reliability;
 mod server;
 mod settling;
