@@ -19,6 +19,7 @@ use crate::panic_boundary::guarded;
 use crate::statement::{Reply, Statement};
 use crate::threads::Threads;
 
+use super::clock::now;
 use super::connection::{Address, Connection};
 
 /// How long a listening thread hears before it looks for a command; nothing can interrupt the client in between.
@@ -28,6 +29,9 @@ const LISTENING_ROUND: Duration = Duration::from_millis(100);
 /// How often an idle connection that doesn't listen is looked at, so that a restart of the server is noticed when it
 /// happens and not by the next statement.
 const IDLE_ROUND: Duration = Duration::from_secs(1);
+
+/// How long after a statement the connection counts as alive without another look, which costs some microseconds.
+const FRESH: Duration = Duration::from_millis(5);
 
 /// How many threads a link has at most, those included that hang in a connection that was given up. A server that
 /// accepts connections and never answers would else cost a thread for each attempt.
@@ -153,15 +157,28 @@ impl Session {
         let mut connection = Connection::open(&self.address)?;
         tell(News::Connected);
         let mut listening = false;
+        let mut looked_at = now();
         loop {
             // A listening thread waits for notifications, any other for commands.
             let (for_commands, for_news) =
                 if listening { (Duration::ZERO, LISTENING_ROUND) } else { (IDLE_ROUND, Duration::ZERO) };
             match self.inbox.recv_timeout(for_commands) {
                 Ok((id, statement)) => {
+                    // A connection that has ended since it was last looked at must be found out before the statement
+                    // is sent: after that nobody could say whether it took effect.
+                    if looked_at.elapsed() >= FRESH {
+                        match connection.hear(Duration::ZERO) {
+                            Ok(payloads) => payloads.into_iter().for_each(|payload| tell(News::Notified(payload))),
+                            Err(fault) => {
+                                tell(News::Reply(id, Err(fault.not_sent())));
+                                return Ok(());
+                            }
+                        }
+                    }
                     let Some(reply) = self.execute(&mut connection, &statement) else { return Ok(()) };
                     listening |= reply.is_ok() && matches!(statement, Statement::Listen);
                     tell(News::Reply(id, reply));
+                    looked_at = now();
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     connection.hear(for_news)?.into_iter().for_each(|payload| tell(News::Notified(payload)));

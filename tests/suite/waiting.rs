@@ -27,45 +27,41 @@ fn insert_quietly(stage: &Stage<'_>, tag: &str) -> i64 {
         .insert(&format!("INSERT INTO live (kind, payload) VALUES ('plain', '{{\"script\":{payload}}}') RETURNING id"))
 }
 
-/// How long a commit takes now: what a machine that is busy with other tests does to everything.
-fn commit_time(stage: &Stage<'_>) -> Duration {
-    let before = Instant::now();
-    stage
-        .place
-        .run("INSERT INTO kind_state (kind) VALUES ('yardstick') ON CONFLICT (kind) DO UPDATE SET paused_at = NULL");
-    before.elapsed()
+/// How many want each of the machine's cores at this moment, at least 1. The figures below hold for a machine that has
+/// nothing else to do; beside other tests each step waits for its turn.
+fn crowd() -> u32 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let runnable = load.split(' ').nth(3).and_then(|counts| counts.split('/').next()?.parse().ok()).unwrap_or(1);
+    let cores = thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
+    u32::div_ceil(runnable, cores).max(1)
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
-/// The figure holds for a machine with nothing else to do: each attempt is given what its commits cost beyond that.
 pub(crate) fn an_idle_worker_starts_a_job_within_fifty_milliseconds(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.work_idle(&without_polls());
     stage.assert_works("warm-up");
     let mut found = Vec::new();
     for attempt in 0..6 {
-        let (starts, commits): (Vec<Duration>, Vec<Duration>) = (0..7)
+        let mut crowds = 1;
+        let mut times: Vec<Duration> = (0..7)
             .map(|nth| {
-                let (tag, commit) = (format!("{attempt}.{nth}"), commit_time(&stage));
+                let tag = format!("{attempt}.{nth}");
                 let before = Instant::now();
                 let id = stage.enqueue(job(&tag));
                 let took = stage.wait_start(&tag, 1).started - before;
                 stage.place.wait_status(id, "completed");
-                (took, commit)
+                crowds = crowd().max(crowds);
+                took
             })
-            .unzip();
-        let (start, commit) = (median(starts), median(commits));
-        if start < 50 * MS + 4 * commit {
-            println!("enqueue to start: {start:?}, a commit: {commit:?}");
+            .collect();
+        times.sort();
+        if times[3] < 50 * MS * crowds {
+            println!("enqueue to start: {:?}, {crowds} for each core", times[3]);
             return;
         }
-        found.push((start, commit));
+        found.push((times[3], crowds));
     }
-    panic!("the medians of six attempts, each with a commit's: {found:?}");
+    panic!("the medians of six attempts, and how many wanted each core: {found:?}");
 }
 
 pub(crate) fn a_delayed_job_starts_when_it_is_due_and_needs_no_poll(front: &dyn Front) {
@@ -81,7 +77,7 @@ pub(crate) fn a_delayed_job_starts_when_it_is_due_and_needs_no_poll(front: &dyn 
         assert_eq!((row.status.as_str(), row.run_count), ("pending", 0));
         let started = stage.wait_start(&tag, 1).started;
         assert!(started - before >= 1_000 * MS, "{:?} is too early", started - before);
-        if started - after <= 1_300 * MS {
+        if started - after <= 1_000 * MS + 300 * MS * crowd() {
             return;
         }
         late.push(started - after);
@@ -114,7 +110,7 @@ pub(crate) fn a_job_that_nobody_was_told_of_waits_for_the_poll_and_no_longer(fro
         let id = insert_quietly(&stage, &tag);
         let took = stage.wait_start(&tag, 1).started - before;
         stage.place.wait_status(id, "completed");
-        if took <= poll_max + 300 * MS {
+        if took <= poll_max + 300 * MS * crowd() {
             return;
         }
         late.push(took);
