@@ -15,6 +15,9 @@ use crate::statement::{Command, Reply, Statement, Text, Texts};
 
 use super::host::Host;
 
+/// How long a server may take to give a sign of life; no longer than any other statement.
+const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Where a connection leads, and the statements of the schema there.
 pub(super) struct Address {
     hosts: Vec<Host>,
@@ -63,6 +66,11 @@ impl<'a> Connection<'a> {
             commands => self.transaction(commands)?,
         };
         statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+    }
+
+    /// Asks the server for a sign of life, with a statement that does nothing.
+    pub(super) fn probe(&mut self) -> Result<(), Fault> {
+        self.client.is_valid(PROBE_PATIENCE).map_err(|error| Fault::from_postgres(error).not_sent())
     }
 
     /// Waits for notifications, at most for `patience`, and returns the payloads of all that have come.

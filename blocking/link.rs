@@ -30,7 +30,7 @@ const LISTENING_ROUND: Duration = Duration::from_millis(100);
 /// happens and not by the next statement.
 const IDLE_ROUND: Duration = Duration::from_secs(1);
 
-/// How long after a statement the connection counts as alive without another look, which costs some microseconds.
+/// How long after a statement the connection counts as alive without another look, which costs a round trip.
 const FRESH: Duration = Duration::from_millis(5);
 
 /// How many threads a link has at most, those included that hang in a connection that was given up. A server that
@@ -167,12 +167,9 @@ impl Session {
                     // A connection that has ended since it was last looked at must be found out before the statement
                     // is sent: after that nobody could say whether it took effect.
                     if looked_at.elapsed() >= FRESH {
-                        match connection.hear(Duration::ZERO) {
-                            Ok(payloads) => payloads.into_iter().for_each(|payload| tell(News::Notified(payload))),
-                            Err(fault) => {
-                                tell(News::Reply(id, Err(fault.not_sent())));
-                                return Ok(());
-                            }
+                        if let Err(fault) = connection.probe() {
+                            tell(News::Reply(id, Err(fault)));
+                            return Ok(());
                         }
                     }
                     let Some(reply) = self.execute(&mut connection, &statement) else { return Ok(()) };
