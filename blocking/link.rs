@@ -51,6 +51,8 @@ pub(super) enum News {
 pub(super) struct LinkThreads {
     name: &'static str,
     address: Arc<Address>,
+    /// Whether a quiet connection is asked for a sign of life before a statement is sent over it.
+    probing: bool,
     current: Option<Current>,
     threads: Threads,
 }
@@ -75,7 +77,13 @@ enum Hold {
 impl LinkThreads {
     /// `name` is the threads' name.
     pub(super) fn new(name: &'static str, database: &Database) -> Self {
-        Self { name, address: Arc::new(Address::new(database)), current: None, threads: Threads::new() }
+        let address = Arc::new(Address::new(database));
+        Self { name, address, probing: false, current: None, threads: Threads::new() }
+    }
+
+    /// For an owner that cannot find out what became of a statement whose answer never came.
+    pub(super) fn probing(self) -> Self {
+        Self { probing: true, ..self }
     }
 
     /// Connects, in place of what was there before. `tell` hears of it, from the thread.
@@ -87,7 +95,8 @@ impl LinkThreads {
         }
         let (commands, inbox) = unbounded();
         let hold = Arc::new(Mutex::new(Hold::Idle));
-        let session = Session { address: Arc::clone(&self.address), inbox, hold: Arc::clone(&hold) };
+        let (address, probing) = (Arc::clone(&self.address), self.probing);
+        let session = Session { address, probing, inbox, hold: Arc::clone(&hold) };
         let teller = tell.clone();
         match self.threads.spawn(self.name.to_owned(), move || session.run(&teller)) {
             Ok(()) => self.current = Some(Current { commands, hold }),
@@ -138,6 +147,7 @@ impl LinkThreads {
 /// The thread's part.
 struct Session {
     address: Arc<Address>,
+    probing: bool,
     inbox: Receiver<Command>,
     hold: Arc<Mutex<Hold>>,
 }
@@ -166,7 +176,7 @@ impl Session {
                 Ok((id, statement)) => {
                     // A connection that has ended since it was last looked at must be found out before the statement
                     // is sent: after that nobody could say whether it took effect.
-                    if looked_at.elapsed() >= FRESH {
+                    if self.probing && looked_at.elapsed() >= FRESH {
                         if let Err(fault) = connection.probe() {
                             tell(News::Reply(id, Err(fault)));
                             return Ok(());

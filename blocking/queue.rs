@@ -195,7 +195,7 @@ impl Owner {
             producer: Producer::new(database.schema_name().as_str().to_owned(), random_seed(), now()),
             inbox,
             sender,
-            link: LinkThreads::new("venturi-enqueue", database),
+            link: LinkThreads::new("venturi-enqueue", database).probing(),
             answers: BTreeMap::new(),
             calls: 0,
         }

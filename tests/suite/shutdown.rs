@@ -72,7 +72,8 @@ pub(crate) fn a_stopping_worker_lets_its_handlers_end_and_claims_nothing_more(fr
     assert!(!worker.has_ended());
     stage.open("end");
     let report = worker.end_within(super::PATIENCE).expect("a report");
-    assert_eq!((report.settled, report.released), (1, 0));
+    // A claim that was on its way when the worker was told to stop may have brought the other job; then it went back.
+    assert!(report.settled == 1 && report.released <= 1, "{report:?}");
     assert_eq!(stage.place.job(going).status, "completed");
     assert_eq!((stage.place.job(waiting).status.as_str(), stage.starts("waiting")), ("pending", 0));
     other.stop();
