@@ -217,7 +217,8 @@ impl Producer {
 
     fn next(&mut self) -> Option<(Statement, Purpose)> {
         if !self.checked {
-            return Some((Statement::Check, Purpose::Check));
+            // A schema that did not fit is looked at again only for somebody who waits, or this would ask for ever.
+            return (!self.waiting.is_empty()).then_some((Statement::Check, Purpose::Check));
         }
         if !self.stored.is_empty() {
             let answers = std::mem::take(&mut self.stored);

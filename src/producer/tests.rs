@@ -242,6 +242,32 @@ fn a_wrong_password_is_told_at_once() {
 }
 
 #[test]
+fn a_schema_that_does_not_fit_is_told_once_and_the_queue_ends_with_its_handle() {
+    let mut desk = Desk::new();
+    desk.tell(Input::Call(1, Request::Probe));
+    desk.tell(Input::Connected(desk.epoch));
+    desk.reply(Reply::Version { version: latest() + 1, compatible_from: latest() + 1 });
+    assert_eq!(desk.failure(1), ErrorKind::SchemaTooNew);
+    assert!(desk.in_flight.is_none(), "nobody waits, so nothing is asked");
+    desk.tell(Input::Closed);
+    assert!(desk.stopped);
+}
+
+#[test]
+fn a_schema_that_is_missing_is_asked_for_again_only_when_somebody_calls() {
+    let mut desk = Desk::new();
+    desk.tell(Input::Call(1, Request::Probe));
+    desk.tell(Input::Connected(desk.epoch));
+    desk.refuse(FaultKind::Fatal(ErrorKind::SchemaMissing));
+    assert_eq!(desk.failure(1), ErrorKind::SchemaMissing);
+    desk.pass(Duration::from_secs(60));
+    assert!(desk.in_flight.is_none());
+    desk.enqueue(2, 0.0);
+    desk.reply(Reply::Version { version: latest(), compatible_from: 1 });
+    assert_eq!(desk.rows(), 1);
+}
+
+#[test]
 fn a_queue_that_nobody_uses_does_not_connect_again() {
     let mut desk = Desk::ready();
     let before = desk.connects;
