@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use async_channel::Sender;
 use atomic_waker::AtomicWaker;
 
-use crate::ask::{Ask, Desk};
+use crate::ask::Desk;
 use crate::cancellation::CancellationToken;
 use crate::context::Ties;
 use crate::departure::Departure;
@@ -73,7 +73,10 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn new(engine: Sender<Input>) -> Self {
-        Self { desk: Arc::new(Front(engine.clone())), engine }
+        let front = engine.clone();
+        // What comes back unsent answers itself when it is dropped.
+        let desk = Arc::new(move |id, ask| drop(front.try_send(Input::Asked(id, ask))));
+        Self { engine, desk }
     }
 
     pub(super) fn send(&self, input: Input) {
@@ -90,15 +93,6 @@ impl Inbox {
             }
         });
         Ties { token, desk: Arc::clone(&self.desk), departure }
-    }
-}
-
-struct Front(Sender<Input>);
-
-impl Desk for Front {
-    fn ask(&self, id: RunId, ask: Ask) {
-        // What comes back unsent answers itself when it is dropped.
-        let _ = self.0.try_send(Input::Asked(id, ask));
     }
 }
 

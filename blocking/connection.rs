@@ -58,12 +58,12 @@ impl<'a> Connection<'a> {
             return Err(closed().not_sent());
         }
         let commands = statement.commands();
-        for command in &commands {
-            self.prepare(command.text).map_err(Fault::not_sent)?;
-        }
-        let results = match commands.as_slice() {
-            [command] => vec![self.query(command)?],
-            commands => self.transaction(commands)?,
+        let prepared = commands.iter().map(|command| self.prepare(command.text)).collect::<Result<Vec<_>, _>>();
+        let prepared = prepared.map_err(Fault::not_sent)?;
+        let ready: Vec<_> = prepared.iter().zip(&commands).collect();
+        let results = match ready.as_slice() {
+            [(prepared, command)] => vec![self.query(prepared, command)?],
+            ready => self.transaction(ready)?,
         };
         statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
     }
@@ -92,26 +92,24 @@ impl<'a> Connection<'a> {
         if self.client.is_closed() { Err(closed()) } else { Ok(payloads) }
     }
 
-    fn prepare(&mut self, text: Text) -> Result<(), Fault> {
-        if !self.prepared.contains_key(&text) {
-            let prepared = self.client.prepare(self.texts.sql(text)).map_err(Fault::from_postgres)?;
-            self.prepared.insert(text, prepared);
+    fn prepare(&mut self, text: Text) -> Result<Prepared, Fault> {
+        if let Some(prepared) = self.prepared.get(&text) {
+            return Ok(prepared.clone());
         }
-        Ok(())
+        let prepared = self.client.prepare(self.texts.sql(text)).map_err(Fault::from_postgres)?;
+        self.prepared.insert(text, prepared.clone());
+        Ok(prepared)
     }
 
-    fn query(&mut self, command: &Command) -> Result<Vec<Row>, Fault> {
+    fn query(&mut self, prepared: &Prepared, command: &Command) -> Result<Vec<Row>, Fault> {
         let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|param| &**param as _).collect();
-        let rows = match self.prepared.get(&command.text) {
-            Some(prepared) => self.client.query(prepared, &params),
-            None => self.client.query(self.texts.sql(command.text), &params),
-        };
-        rows.map_err(Fault::from_postgres)
+        self.client.query(prepared, &params).map_err(Fault::from_postgres)
     }
 
-    fn transaction(&mut self, commands: &[Command]) -> Result<Vec<Vec<Row>>, Fault> {
+    fn transaction(&mut self, commands: &[(&Prepared, &Command)]) -> Result<Vec<Vec<Row>>, Fault> {
         self.batch("BEGIN").map_err(Fault::not_sent)?;
-        let results: Result<Vec<_>, Fault> = commands.iter().map(|command| self.query(command)).collect();
+        let results: Result<Vec<_>, Fault> =
+            commands.iter().map(|(prepared, command)| self.query(prepared, command)).collect();
         match results {
             Ok(results) => self.commit().map(|()| results),
             // Without a commit nothing has happened, whatever became of the connection.

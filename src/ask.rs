@@ -21,6 +21,12 @@ pub(crate) trait Desk: Send + Sync {
     fn ask(&self, id: RunId, ask: Ask);
 }
 
+impl<F: Fn(RunId, Ask) + Send + Sync> Desk for F {
+    fn ask(&self, id: RunId, ask: Ask) {
+        self(id, ask);
+    }
+}
+
 impl fmt::Debug for dyn Desk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Desk")

@@ -40,6 +40,7 @@ mod observer;
 mod outcome;
 mod panic_boundary;
 mod producer;
+mod recovery;
 mod registry;
 mod report;
 mod rotation;

@@ -125,6 +125,11 @@ impl<P> LinkState<P> {
         }
     }
 
+    /// Whether the statement with this id is the one in flight.
+    pub(crate) fn is_in_flight(&self, id: StatementId) -> bool {
+        matches!(&self.status, Status::Up { in_flight: Some(it), .. } if it.id == id)
+    }
+
     /// What the statement with this id was for, if it is the one in flight.
     pub(crate) fn take(&mut self, id: StatementId) -> Option<P> {
         match &mut self.status {

@@ -16,6 +16,7 @@ use crate::fault::{Fault, FaultKind, OutcomeKnown};
 use crate::link::{Epoch, LinkState, StatementId};
 use crate::migration::check_version;
 use crate::notification;
+use crate::recovery;
 use crate::statement::{Enqueue, NewJob, Recover, Recovered, Recovery, Reply, Stale, StaleRow, Statement};
 use crate::time::{later, seconds, sooner};
 
@@ -23,16 +24,10 @@ use crate::time::{later, seconds, sooner};
 const MAX_ROWS: usize = 1_000;
 
 /// How long a caller waits at most, by default.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most payload that one statement inserts: larger ones save nothing, and hold memory on both sides.
 const MAX_BYTES: usize = 8_000_000;
-
-/// How many expired claims one call recovers at most in one pass; more take more passes.
-const RECOVERY_PASS: i32 = 500;
-
-/// "Without bound" as a look-back, in seconds.
-const UNBOUNDED: f64 = 1e9;
 
 /// Names a call.
 pub(crate) type CallId = u64;
@@ -186,8 +181,7 @@ impl Producer {
     fn advance(&mut self, now: Instant) {
         self.link.pass_time(now);
         if self.link.is_overdue(now) {
-            self.outbox.push_back(Output::Disconnect);
-            self.lost(now, self.link.epoch, &Fault::deadline());
+            self.drop_link(now, &Fault::deadline());
         }
         self.give_up_late_calls(now);
         if self.wants_link() {
@@ -277,19 +271,28 @@ impl Producer {
     }
 
     fn replied(&mut self, now: Instant, id: StatementId, reply: Result<Reply, Fault>) {
+        if !self.link.is_in_flight(id) {
+            return;
+        }
+        if let Err(fault) = &reply {
+            if matches!(fault.kind, FaultKind::Link) {
+                return self.drop_link(now, fault);
+            }
+        }
         let Some(purpose) = self.link.take(id) else { return };
         match reply {
             Ok(reply) => {
                 self.link.healthy();
                 self.take_in(purpose, reply);
             }
-            Err(fault) if matches!(fault.kind, FaultKind::Link) => {
-                self.failed(now, purpose, &fault);
-                self.outbox.push_back(Output::Disconnect);
-                self.lost(now, self.link.epoch, &fault);
-            }
             Err(fault) => self.failed(now, purpose, &fault),
         }
+    }
+
+    /// The connection is of no more use, whatever it is doing.
+    fn drop_link(&mut self, now: Instant, fault: &Fault) {
+        self.outbox.push_back(Output::Disconnect);
+        self.lost(now, self.link.epoch, fault);
     }
 
     fn take_in(&mut self, purpose: Purpose, reply: Reply) {
@@ -336,12 +339,7 @@ impl Producer {
 
     /// Decides what becomes of expired claims. A queue knows no kinds, so all have the default backoff and backstop.
     fn found_stale(&mut self, id: CallId, done: RecoveredStale, rows: Vec<StaleRow>) {
-        let recovery = |row: StaleRow| {
-            let failures = row.failure_count.saturating_add(1).unsigned_abs();
-            let delay = Backoff::default().recovery_delay(failures, DEFAULT_JITTER, row.id.job);
-            let dead = DEFAULT_BACKSTOP.is_some_and(|most| failures >= most);
-            Recovery { id: row.id, claimed_by: row.claimed_by, dead, delay: delay.as_secs_f64() }
-        };
+        let recovery = |row| recovery::decide(row, Backoff::default(), DEFAULT_JITTER, DEFAULT_BACKSTOP);
         if rows.is_empty() {
             self.stored.push((id, Response::Recovered(done)));
         } else {
@@ -477,7 +475,7 @@ fn in_vain(request: &Request) -> Error {
 fn next_recovery(id: CallId, done: RecoveredStale, rows: Vec<Recovery>) -> (Statement, Purpose) {
     if rows.is_empty() {
         // Nobody is called so: all claims are somebody else's.
-        let stale = Stale { worker: "".into(), look_back: UNBOUNDED, most: RECOVERY_PASS };
+        let stale = Stale { worker: "".into(), look_back: recovery::UNBOUNDED, most: recovery::PASS };
         (Statement::Stale(stale), Purpose::Stale(id, done))
     } else {
         (Statement::Recover(Recover { rows }), Purpose::Recover(id, done))

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::ask::{Ask, Desk};
+use crate::ask::Desk;
 use crate::cancellation::{CancelReason, CancellationToken};
 use crate::context::Ties;
 use crate::departure::Departure;
@@ -44,6 +44,8 @@ struct Shared<S> {
     runners: Vec<Option<Runner<S>>>,
     state: Arc<S>,
     tell: Tell,
+    /// Passes on what handlers ask.
+    desk: Arc<dyn Desk>,
     /// Runs that are queued or running: as many threads are wanted.
     busy: AtomicUsize,
 }
@@ -93,7 +95,10 @@ impl<S: Send + Sync + 'static> Pool<S> {
         most: usize,
     ) -> Self {
         let (queue, queued) = unbounded();
-        let shared = Arc::new(Shared { runners, state, tell: Arc::new(tell), busy: AtomicUsize::new(0) });
+        let tell: Tell = Arc::new(tell);
+        let front = Arc::clone(&tell);
+        let desk = Arc::new(move |id, ask| front(Input::Asked(id, ask)));
+        let shared = Arc::new(Shared { runners, state, tell, desk, busy: AtomicUsize::new(0) });
         let (runs, threads) = (BTreeMap::new(), Threads::new());
         Self { shared, queue, queued, runs, shutdown, threads, started: 0, most }
     }
@@ -165,15 +170,6 @@ impl<S> Drop for Pool<S> {
     }
 }
 
-/// Passes on what handlers ask.
-struct FrontDesk(Tell);
-
-impl Desk for FrontDesk {
-    fn ask(&self, id: RunId, ask: Ask) {
-        (self.0)(Input::Asked(id, ask));
-    }
-}
-
 impl<S> Shared<S> {
     fn perform(&self, run: Queued) {
         let Queued { start, token, ticket } = run;
@@ -186,7 +182,7 @@ impl<S> Shared<S> {
             self.tell(Input::Started(start.id));
         }
         let departure = self.departure(start.id);
-        let ties = Ties { token, desk: Arc::new(FrontDesk(Arc::clone(&self.tell))), departure: departure.clone() };
+        let ties = Ties { token, desk: Arc::clone(&self.desk), departure: departure.clone() };
         let report = match self.runners.get(start.kind).copied().flatten() {
             Some(run) => run(&start.job, ties, &self.state),
             None => Report::new(Verdict::NotStarted),

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::purpose::Wanted;
 use super::runs::Work;
-use super::settling::Tally;
 use super::{Engine, Output, Rules, Start};
 use crate::job::ClaimedJob;
 use crate::observer::Event;
+use crate::recovery::{self, PASS, UNBOUNDED};
 use crate::registry::KindRule;
 use crate::rotation::Rotation;
-use crate::statement::{Claim, ClaimReply, Ending, Recovery, Settlement, StaleRow, SurveyReply};
+use crate::statement::{Claim, ClaimReply, Recovery, Settlement, StaleRow, SurveyReply};
 use crate::time::{later, seconds, sooner};
 
 /// How much deeper than it wants a claim looks at first, for rows that others are taking at the same moment.
@@ -34,9 +34,6 @@ const STALE_INTERVAL: Duration = Duration::from_secs(1);
 /// notifications about what it promoted and has no slots for.
 const BUSY_PROMOTION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Rows that one pass promotes for each kind, and recovers in all; larger backlogs take more passes.
-const PASS: i32 = 500;
-
 /// A pass looks at least this far back, so that rows written by clocks and transactions a little behind are seen.
 const LOOK_BACK_MARGIN: Duration = Duration::from_secs(10);
 
@@ -49,9 +46,6 @@ const NARROW_FROM: u32 = 2;
 
 /// A lease has run out only when the server's clock is past it; asking at that very instant finds nothing.
 const EXPIRY_MARGIN: Duration = Duration::from_millis(10);
-
-/// "Without bound" as the statements take it, in seconds.
-const UNBOUNDED: f64 = 1e9;
 
 #[derive(Debug)]
 pub(super) struct Claiming {
@@ -298,10 +292,6 @@ impl Engine {
         Some(self.claiming.stale_pass.peek_look_back(now))
     }
 
-    pub(super) fn pass_size(&self) -> i32 {
-        PASS
-    }
-
     /// The claim to send now, if any; `settling` are the finished runs that the same exchange settles.
     pub(super) fn claim_due(&mut self, now: Instant, settling: &[Settlement]) -> Option<(Claim, Wanted)> {
         if !self.claiming.hungry || self.claiming.paused_until.is_some() {
@@ -407,7 +397,7 @@ impl Engine {
             self.release_unknown(id, None, "claimed a kind that is not registered");
             return;
         };
-        let held = self.runs.iter().any(|(other, _)| other.job == id.job);
+        let held = self.runs.hold(id.job);
         if held || !self.is_running() {
             let why = if held { "an earlier run has not stopped" } else { "claimed while shutting down" };
             self.release_unknown(id, Some(kind), why);
@@ -463,30 +453,8 @@ impl Engine {
     }
 
     fn recovery(&self, row: StaleRow) -> Recovery {
-        let failures = row.failure_count.saturating_add(1).unsigned_abs();
-        let backoff = self
-            .kind_index(&row.kind)
-            .and_then(|kind| self.rule(kind))
-            .map_or(self.rules.config.backoff, |it| it.backoff);
-        let delay = backoff.recovery_delay(failures, self.rules.config.jitter, row.id.job);
-        Recovery {
-            id: row.id,
-            claimed_by: row.claimed_by,
-            dead: self.is_beyond_backstop(failures),
-            delay: delay.as_secs_f64(),
-        }
-    }
-
-    pub(super) fn release_unknown(&mut self, id: crate::job::RunId, kind: Option<usize>, why: &'static str) {
-        let release = Settlement {
-            id,
-            outcome: Ending::Released,
-            delay: 0.0,
-            note: Some(why.to_owned()),
-            attachment: None,
-            carry: None,
-        };
-        self.settle_without_run(release, kind, Tally::Released(why));
+        let backoff = self.backoff_of(self.kind_index(&row.kind));
+        recovery::decide(row, backoff, self.rules.config.jitter, self.rules.config.backstop)
     }
 }
 

@@ -15,9 +15,7 @@ impl Engine {
     pub(super) fn pass_deadlines(&mut self, now: Instant) {
         for link in [Link::Work, Link::Watch] {
             if self.link(link).is_overdue(now) {
-                self.outbox.push_back(Output::Disconnect(link));
-                let epoch = self.link(link).epoch;
-                self.lost(now, link, epoch, &Fault::deadline());
+                self.drop_link(now, link, &Fault::deadline());
             }
         }
         self.work.pass_time(now);

@@ -67,7 +67,6 @@ impl Engine {
                 abort: None,
                 times_out_at: None,
                 patience_ends_at: None,
-                missed: false,
             },
         );
         if self.rules.config.renew_leases {
@@ -109,16 +108,15 @@ impl Engine {
         let mut missed = false;
         for id in asked {
             let found = renewed.iter().find(|(other, _)| other == id);
-            let Some(run) = self.runs.get_mut(*id) else { continue };
-            run.missed = found.is_none() && run.row == Row::Held;
-            missed |= run.missed;
+            let Some(run) = self.runs.get(*id) else { continue };
+            // A read must confirm that its claim is lost.
+            missed |= found.is_none() && run.row == Row::Held;
             if found.is_some_and(|(_, cancel)| *cancel) {
                 self.outbox.push_back(Output::Cancel(*id, CancelReason::Requested));
             }
         }
         if missed {
-            self.leases.reconcile_at = Some(now);
-            self.leases.reconciliations = self.leases.reconciliations.max(1);
+            self.reconcile(now);
         }
     }
 
@@ -160,7 +158,8 @@ impl Engine {
         true
     }
 
-    pub(super) fn reconciliation_failed(&mut self, now: Instant) {
+    /// Compares with the server as soon as the work link is free.
+    pub(super) fn reconcile(&mut self, now: Instant) {
         self.leases.reconcile_at = Some(now);
         self.leases.reconciliations = self.leases.reconciliations.max(1);
     }

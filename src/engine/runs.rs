@@ -28,8 +28,6 @@ pub(super) struct Run {
     pub(super) times_out_at: Option<Instant>,
     /// When an abort is given up, or a lost claim's cooperative wait ends.
     pub(super) patience_ends_at: Option<Instant>,
-    /// The claim was missing from a renewal; a read must confirm that it is lost.
-    pub(super) missed: bool,
 }
 
 /// What the handler is doing.
@@ -105,6 +103,12 @@ impl Runs {
         self.runs.is_empty()
     }
 
+    /// Whether a run of this job, of whatever number, still holds a slot.
+    pub(super) fn hold(&self, job: i64) -> bool {
+        let of_job = RunId { job, run: i32::MIN }..=RunId { job, run: i32::MAX };
+        self.runs.range(of_job).next().is_some()
+    }
+
     pub(super) fn of_kind(&self, kind: usize) -> usize {
         self.per_kind.get(kind).copied().unwrap_or(0)
     }
@@ -126,7 +130,11 @@ impl Runs {
     /// Handlers still going, by kind of handler: futures, threads.
     pub(super) fn going(&self) -> (usize, usize) {
         let going = self.runs.values().filter(|run| run.work == Work::Going);
-        let (blocking, asynchronous): (Vec<&Run>, Vec<&Run>) = going.partition(|run| run.blocking);
-        (asynchronous.len(), blocking.len())
+        going.fold(
+            (0, 0),
+            |(futures, threads), run| {
+                if run.blocking { (futures, threads + 1) } else { (futures + 1, threads) }
+            },
+        )
     }
 }

@@ -15,6 +15,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::job::RunId;
 use crate::limits::MAX_DELAY;
 use crate::observer::Event;
+use crate::recovery::is_beyond;
 use crate::report::{Report, Verdict};
 use crate::statement::{Ending, Malformed, Settle, Settled, Settlement};
 use crate::text;
@@ -160,10 +161,16 @@ impl Engine {
     }
 
     /// For rows that are claimed by this worker without having become a run.
-    pub(super) fn settle_without_run(&mut self, settlement: Settlement, kind: Option<usize>, tally: Tally) {
+    fn settle_without_run(&mut self, settlement: Settlement, kind: Option<usize>, tally: Tally) {
         if !self.settling.holds(settlement.id) {
             self.settling.add(settlement, kind, tally);
         }
+    }
+
+    /// Gives back a claimed row that cannot become a run here.
+    pub(super) fn release_unknown(&mut self, id: RunId, kind: Option<usize>, why: &'static str) {
+        let release = Settlement { note: Some(why.to_owned()), ..bare(id, Ending::Released) };
+        self.settle_without_run(release, kind, Tally::Released(why));
     }
 
     /// A claimed row that could not be read: it must not stay claimed, and its neighbours do not suffer.
@@ -216,7 +223,7 @@ impl Engine {
     /// A failure that is retried with the kind's backoff, or the last one that the backstop allows.
     fn failed(&self, id: RunId, kind: Option<usize>, failures_before: i32, note: Option<String>) -> Settlement {
         let failures = failures_before.saturating_add(1).unsigned_abs();
-        if self.is_beyond_backstop(failures) {
+        if is_beyond(self.rules.config.backstop, failures) {
             return Settlement { note, ..bare(id, Ending::Dead) };
         }
         let delay = self.backoff_of(kind).delay(failures, self.rules.config.jitter, id.job);
@@ -247,12 +254,8 @@ impl Engine {
         Settlement { delay, ..failed }
     }
 
-    fn backoff_of(&self, kind: Option<usize>) -> crate::Backoff {
+    pub(super) fn backoff_of(&self, kind: Option<usize>) -> crate::Backoff {
         kind.and_then(|kind| self.rule(kind)).map_or(self.rules.config.backoff, |rule| rule.backoff)
-    }
-
-    pub(super) fn is_beyond_backstop(&self, failures: u32) -> bool {
-        self.rules.config.backstop.is_some_and(|most| failures >= most)
     }
 
     pub(super) fn settle_statement(&self, rows: Vec<Settlement>) -> Option<Settle> {

@@ -119,7 +119,6 @@ impl Engine {
     }
 
     pub(super) fn pass_shutdown_deadlines(&mut self, now: Instant) {
-        let threads = self.threads_going();
         match &mut self.phase {
             Phase::Running | Phase::Stopped => {}
             Phase::Draining { force_at, failure } => {
@@ -129,11 +128,13 @@ impl Engine {
                 }
             }
             Phase::Forced { grace_ends_at, give_up_at, .. } => {
+                let grace_is_over = grace_ends_at.take_if(|at| *at <= now).is_some();
                 let give_up = *give_up_at <= now;
-                if grace_ends_at.take_if(|at| *at <= now).is_some() && threads > 0 {
+                let threads = self.threads_going() > 0;
+                if grace_is_over && threads {
                     self.tell_state("waiting_for_thread");
                 }
-                if give_up && threads == 0 {
+                if give_up && !threads {
                     self.leave_what_is_left();
                 }
             }

@@ -10,6 +10,7 @@ use crate::job::RunId;
 use crate::link::{Epoch, StatementId};
 use crate::migration::check_version;
 use crate::observer::Event;
+use crate::recovery::PASS;
 use crate::statement::{Promote, Recover, Recovered, Reply, Stale, Statement, Survey};
 
 impl Engine {
@@ -49,7 +50,15 @@ impl Engine {
     }
 
     pub(super) fn replied(&mut self, now: Instant, id: StatementId, reply: Result<Reply, Fault>) {
-        let Some((link, purpose)) = self.take_purpose(id) else { return };
+        let Some(link) = [Link::Work, Link::Watch].into_iter().find(|link| self.link(*link).is_in_flight(id)) else {
+            return;
+        };
+        if let Err(fault) = &reply {
+            if matches!(fault.kind, FaultKind::Link) {
+                return self.drop_link(now, link, fault);
+            }
+        }
+        let Some(purpose) = self.link(link).take(id) else { return };
         match reply {
             Ok(reply) => {
                 self.link(link).healthy();
@@ -59,22 +68,15 @@ impl Engine {
         }
     }
 
-    fn take_purpose(&mut self, id: StatementId) -> Option<(Link, Purpose)> {
-        let work = self.work.take(id).map(|purpose| (Link::Work, purpose));
-        work.or_else(|| self.watch.take(id).map(|purpose| (Link::Watch, purpose)))
+    /// The connection is of no more use, whatever it is doing.
+    pub(super) fn drop_link(&mut self, now: Instant, link: Link, fault: &Fault) {
+        self.outbox.push_back(Output::Disconnect(link));
+        let epoch = self.link(link).epoch;
+        self.lost(now, link, epoch, fault);
     }
 
+    /// The server has refused a statement, and the connection is as good as before.
     fn statement_failed(&mut self, now: Instant, link: Link, purpose: Purpose, fault: &Fault) {
-        if matches!(fault.kind, FaultKind::Link) {
-            if link == Link::Work {
-                self.doubt_claims(now, &purpose);
-            }
-            self.failed_purpose(now, purpose, fault);
-            self.outbox.push_back(Output::Disconnect(link));
-            let epoch = self.link(link).epoch;
-            self.lost(now, link, epoch, fault);
-            return;
-        }
         if matches!(purpose, Purpose::Check) && matches!(fault.kind, FaultKind::Fatal(_)) {
             self.give_up(now, fault.to_error("looking for venturi's tables"));
             return;
@@ -99,7 +101,7 @@ impl Engine {
             Purpose::Stale | Purpose::Recover => self.claiming.recover_again(),
             Purpose::Promote => self.claiming.promote_again(),
             Purpose::Survey => self.claiming.survey_again(),
-            Purpose::Held => self.reconciliation_failed(now),
+            Purpose::Held => self.reconcile(now),
             Purpose::Listen => self.watching.unlistened(),
             Purpose::Renew(_) => self.renewal_failed(now),
             Purpose::Notify => self.watching.announcement_failed(),
@@ -192,7 +194,7 @@ impl Engine {
         if !rows.is_empty() {
             return Some((Statement::Recover(Recover { rows }), Purpose::Recover));
         }
-        let most = self.pass_size();
+        let most = PASS;
         if let Some(look_back) = self.stale_due(now) {
             let worker = self.rules.worker.clone();
             return Some((Statement::Stale(Stale { worker, look_back, most }), Purpose::Stale));
