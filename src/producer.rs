@@ -5,62 +5,33 @@
 //! may exit right after.
 #![deny(clippy::disallowed_methods)]
 
+mod batch;
+mod call;
+mod inserting;
+mod notifying;
+mod recovering;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::iter;
 use std::time::{Duration, Instant};
 
-use crate::Backoff;
-use crate::config::{DEFAULT_BACKSTOP, DEFAULT_JITTER};
-use crate::error::{Error, ErrorKind};
-use crate::fault::{Fault, FaultKind, OutcomeKnown};
+use crate::error::Error;
+use crate::fault::{Fault, FaultKind};
 use crate::link::{Epoch, LinkState, StatementId};
 use crate::migration::check_version;
-use crate::notification;
-use crate::recovery;
-use crate::statement::{Enqueue, NewJob, Recover, Recovered, Recovery, Reply, Stale, StaleRow, Statement};
-use crate::time::{later, seconds, sooner};
+use crate::statement::{Enqueue, Recovery, Reply, Statement};
+use crate::time::{later, sooner};
 
-/// The most rows that one statement inserts; more calls wait for the next.
-const MAX_ROWS: usize = 1_000;
+use call::{Call, Insert, in_vain};
+use recovering::next_recovery;
+
+pub(crate) use batch::{batches, partly};
+pub(crate) use call::{CallId, Request, Response};
+pub use recovering::RecoveredStale;
 
 /// How long a caller waits at most, by default.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The most payload that one statement inserts: larger ones save nothing, and hold memory on both sides.
-const MAX_BYTES: usize = 8_000_000;
-
-/// Names a call.
-pub(crate) type CallId = u64;
-
-/// What a caller wants.
-#[derive(Debug)]
-pub(crate) enum Request {
-    /// To know whether the queue can be used.
-    Probe,
-    /// These rows inserted.
-    Enqueue(Vec<NewJob>),
-    /// Claims whose leases ran out put back.
-    RecoverStale,
-}
-
-/// What a caller gets.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Response {
-    Ready,
-    /// The ids in the order of the rows.
-    Enqueued(Vec<i64>),
-    Recovered(RecoveredStale),
-}
-
-/// What recovering expired claims did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecoveredStale {
-    /// Jobs that run again.
-    pub repended: u64,
-    /// Jobs that went to dead, because this was the last failure that the backstop allows.
-    pub dead: u64,
-}
 
 /// What happened.
 #[derive(Debug)]
@@ -82,21 +53,6 @@ pub(crate) enum Output {
     Execute(StatementId, Statement),
     Answer(CallId, Result<Response, Error>),
     Stopped,
-}
-
-#[derive(Debug)]
-struct Call {
-    id: CallId,
-    request: Request,
-    deadline: Instant,
-}
-
-/// A call whose rows are being inserted.
-#[derive(Debug)]
-struct Insert {
-    id: CallId,
-    jobs: Vec<NewJob>,
-    deadline: Instant,
 }
 
 #[derive(Debug)]
@@ -231,45 +187,6 @@ impl Producer {
         Some((Statement::Enqueue(Enqueue { rows }), Purpose::Enqueue(inserts)))
     }
 
-    /// The calls of the next insert; probes are answered on the way.
-    fn gather(&mut self) -> Vec<Insert> {
-        let mut inserts: Vec<Insert> = Vec::new();
-        let (mut rows, mut bytes) = (0, 0);
-        while let Some(Call { request, .. }) = self.waiting.front() {
-            let (more, larger) = match request {
-                Request::Probe => (0, 0),
-                Request::Enqueue(jobs) => (jobs.len(), jobs.iter().map(size).sum()),
-                Request::RecoverStale => break,
-            };
-            let full = rows + more > MAX_ROWS || bytes + larger > MAX_BYTES || self.alone > 0;
-            if more > 0 && !inserts.is_empty() && full {
-                break;
-            }
-            let Some(Call { id, request, deadline }) = self.waiting.pop_front() else { break };
-            match request {
-                Request::Enqueue(jobs) if !jobs.is_empty() => {
-                    rows += more;
-                    bytes += larger;
-                    inserts.push(Insert { id, jobs, deadline });
-                }
-                Request::Enqueue(_) => self.answer(id, Ok(Response::Enqueued(Vec::new()))),
-                Request::Probe | Request::RecoverStale => self.answer(id, Ok(Response::Ready)),
-            }
-        }
-        self.alone = self.alone.saturating_sub(inserts.len());
-        inserts
-    }
-
-    /// One notification for everything stored since the last: kinds that are ready, else those that will be due.
-    fn notification(&mut self) -> Statement {
-        let soonest = self.due.values().copied().fold(f64::INFINITY, f64::min);
-        let due_in = if self.ready.is_empty() { seconds(soonest) } else { Duration::ZERO };
-        let mut kinds = std::mem::take(&mut self.ready);
-        kinds.extend(std::mem::take(&mut self.due).into_keys());
-        let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
-        Statement::Notify { channel: self.channel.clone(), payload: notification::encode(&kinds, due_in) }
-    }
-
     fn replied(&mut self, now: Instant, id: StatementId, reply: Result<Reply, Fault>) {
         if !self.link.is_in_flight(id) {
             return;
@@ -311,57 +228,9 @@ impl Producer {
         }
     }
 
-    fn stored_rows(&mut self, inserts: Vec<Insert>, ids: Vec<i64>) {
-        let mut ids = ids.into_iter();
-        for insert in inserts {
-            for job in &insert.jobs {
-                self.announce(job.kind.to_string(), job.delay);
-            }
-            let own = ids.by_ref().take(insert.jobs.len()).collect();
-            self.stored.push((insert.id, Response::Enqueued(own)));
-        }
-    }
-
-    fn announce(&mut self, kind: String, delay: f64) {
-        if delay > 0.0 {
-            let soonest = self.due.entry(kind).or_insert(delay);
-            *soonest = soonest.min(delay);
-        } else {
-            self.ready.insert(kind);
-        }
-    }
-
     fn answer_all(&mut self, answers: Vec<(CallId, Response)>) {
         for (id, response) in answers {
             self.answer(id, Ok(response));
-        }
-    }
-
-    /// Decides what becomes of expired claims. A queue knows no kinds, so all have the default backoff and backstop.
-    fn found_stale(&mut self, id: CallId, done: RecoveredStale, rows: Vec<StaleRow>) {
-        let recovery = |row| recovery::decide(row, Backoff::default(), DEFAULT_JITTER, DEFAULT_BACKSTOP);
-        if rows.is_empty() {
-            self.stored.push((id, Response::Recovered(done)));
-        } else {
-            self.recovery = Some((id, done, rows.into_iter().map(recovery).collect()));
-        }
-    }
-
-    /// Looks again until a pass recovers nothing.
-    fn recovered(&mut self, id: CallId, mut done: RecoveredStale, rows: Vec<Recovered>) {
-        let nothing = rows.is_empty();
-        for row in rows {
-            if row.dead {
-                done.dead += 1;
-            } else {
-                done.repended += 1;
-                self.announce(row.kind, row.delay);
-            }
-        }
-        if nothing {
-            self.stored.push((id, Response::Recovered(done)));
-        } else {
-            self.recovery = Some((id, done, Vec::new()));
         }
     }
 
@@ -402,48 +271,6 @@ impl Producer {
         }
     }
 
-    fn insert_failed(&mut self, now: Instant, calls: Vec<Insert>, fault: &Fault) {
-        match fault.kind {
-            // Nothing was sent, so nothing was stored.
-            FaultKind::Link if fault.outcome == OutcomeKnown::NotDone => self.wait_again(calls),
-            FaultKind::Link => {
-                for call in calls {
-                    let error = Error::new(
-                        ErrorKind::Unknown,
-                        format!(
-                            "the connection ended while the job was being stored ({}); it may or may not have been \
-                             enqueued, enqueue it again only if running it twice is harmless",
-                            fault.message
-                        ),
-                    );
-                    self.answer(call.id, Err(error));
-                }
-            }
-            FaultKind::Transient => {
-                self.link.pause(now);
-                self.wait_again(calls);
-            }
-            _ if calls.len() > 1 => {
-                self.alone = calls.len();
-                self.wait_again(calls);
-            }
-            _ => {
-                for call in calls {
-                    self.answer(
-                        call.id,
-                        Err(not_enqueued(&format!("the server refused it: {}", fault.message), fault)),
-                    );
-                }
-            }
-        }
-    }
-
-    fn wait_again(&mut self, inserts: Vec<Insert>) {
-        for Insert { id, jobs, deadline } in inserts.into_iter().rev() {
-            self.waiting.push_front(Call { id, request: Request::Enqueue(jobs), deadline });
-        }
-    }
-
     fn give_up_late_calls(&mut self, now: Instant) {
         while let Some(late) = self.waiting.iter().position(|call| call.deadline <= now) {
             let Some(call) = self.waiting.remove(late) else { return };
@@ -461,63 +288,3 @@ impl Producer {
         self.outbox.push_back(Output::Answer(id, answer));
     }
 }
-
-/// What to tell a caller whose request could not be sent in time.
-fn in_vain(request: &Request) -> Error {
-    let why = "the server could not be reached in time; try again later";
-    match request {
-        Request::Enqueue(_) => Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}")),
-        Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
-    }
-}
-
-/// Writes what was found, or looks for more.
-fn next_recovery(id: CallId, done: RecoveredStale, rows: Vec<Recovery>) -> (Statement, Purpose) {
-    if rows.is_empty() {
-        // Nobody is called so: all claims are somebody else's.
-        let stale = Stale { worker: "".into(), look_back: recovery::UNBOUNDED, most: recovery::PASS };
-        (Statement::Stale(stale), Purpose::Stale(id, done))
-    } else {
-        (Statement::Recover(Recover { rows }), Purpose::Recover(id, done))
-    }
-}
-
-/// Cuts off as many rows as one statement takes, until none is left.
-pub(crate) fn batches(jobs: Vec<NewJob>) -> impl Iterator<Item = Vec<NewJob>> {
-    let mut jobs = jobs.into_iter().peekable();
-    iter::from_fn(move || {
-        let mut batch = vec![jobs.next()?];
-        let mut bytes = batch.iter().map(size).sum::<usize>();
-        while batch.len() < MAX_ROWS {
-            let Some(job) = jobs.next_if(|job| bytes + size(job) <= MAX_BYTES) else { break };
-            bytes += size(&job);
-            batch.push(job);
-        }
-        Some(batch)
-    })
-}
-
-fn size(job: &NewJob) -> usize {
-    job.payload.get().len()
-}
-
-/// What to tell a caller of several statements of which one failed: once something is stored, the same call must not be
-/// repeated as it was.
-pub(crate) fn partly(stored: usize, total: usize, error: Error) -> Error {
-    if stored == 0 {
-        return error;
-    }
-    let what = format!("the first {stored} of {total} jobs are enqueued; for the ones after them: {error}");
-    Error::new(ErrorKind::Unknown, what).with_source(error.into())
-}
-
-fn not_enqueued(why: &str, fault: &Fault) -> Error {
-    let error = Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"));
-    match &fault.source {
-        Some(source) => error.with_postgres(source.clone()),
-        None => error,
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,13 @@
 //! The producer's rules in simulated time.
 
+use super::batch::MAX_BYTES;
 use super::*;
 use crate::Priority;
+use crate::error::ErrorKind;
+use crate::fault::OutcomeKnown;
 use crate::job::RunId;
 use crate::migration::latest;
+use crate::statement::{NewJob, Recover, Recovered, StaleRow};
 
 /// A producer with its clock, its answers and the statement in flight.
 struct Desk {
