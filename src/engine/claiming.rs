@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::marks::Marks;
 use super::purpose::Wanted;
 use super::runs::Work;
 use super::{Engine, Output, Rules, Start};
@@ -53,6 +54,7 @@ pub(super) struct Claiming {
     /// There may be something to claim.
     hungry: bool,
     previous_full: bool,
+    marks: Marks,
     spare: i32,
     asks: u32,
     /// Nothing is known about what comes next; ask before sleeping.
@@ -119,6 +121,7 @@ impl Claiming {
             rotation: Rotation::new(rules.config.priority_ratio, rules.seed),
             hungry: true,
             previous_full: false,
+            marks: Marks::new(rules.kinds.len()),
             spare: SPARE,
             asks: 0,
             survey: true,
@@ -146,6 +149,7 @@ impl Claiming {
     /// Nothing that was known before is sure any more: look at everything.
     pub(super) fn doubt(&mut self) {
         self.wake();
+        self.marks.look_fully();
         self.survey = true;
         self.promote = true;
         self.promotion.unbounded_next = true;
@@ -217,6 +221,7 @@ impl Claiming {
 
 /// A kind that may be claimed now.
 struct OpenKind<'a> {
+    index: usize,
     rule: &'a KindRule,
     /// How many more of it may run.
     room: usize,
@@ -307,6 +312,8 @@ impl Engine {
         let kinds = open.iter().map(|kind| kind.rule.kind).collect();
         let leases = open.iter().map(|kind| kind.rule.lease.as_secs_f64()).collect();
         let room = open.iter().map(|kind| kind.depth(narrowed)).collect();
+        let bounds = self.claiming.marks.bounds(now, open.iter().map(|kind| kind.index));
+        let bounded = bounds.is_some();
         let slots = u32::try_from(want).unwrap_or(u32::MAX);
         let floor = self.claiming.rotation.floor(slots, self.claiming.previous_full);
         self.claiming.hungry = false;
@@ -320,8 +327,9 @@ impl Engine {
             spare: self.claiming.spare,
             look_back: self.claiming.stale_pass.peek_look_back(now),
             skip: self.runs.zombies(),
+            bounds,
         };
-        Some((claim, Wanted { want, floor, narrowed }))
+        Some((claim, Wanted { want, floor, narrowed, bounded }))
     }
 
     /// The kind of the run that this settlement ends, if its handler has stopped.
@@ -337,7 +345,10 @@ impl Engine {
             rule.cap.map_or(free, |cap| cap.saturating_sub(running).min(free))
         };
         let kinds = self.rules.kinds.iter().enumerate();
-        kinds.map(|(index, rule)| OpenKind { rule, room: room((index, rule)) }).filter(|kind| kind.room > 0).collect()
+        kinds
+            .map(|(index, rule)| OpenKind { index, rule, room: room((index, rule)) })
+            .filter(|kind| kind.room > 0)
+            .collect()
     }
 
     /// A capped kind is looked into only as deep as its room, so rows that others hold can hide all it could take:
@@ -357,6 +368,7 @@ impl Engine {
     pub(super) fn claimed(&mut self, now: Instant, wanted: &Wanted, reply: ClaimReply) {
         let got = reply.jobs.len() + reply.malformed.len();
         self.learn_from_claim(now, wanted, got, &reply);
+        self.mark(now, wanted, &reply);
         if got > 0 {
             self.observe(Event::Claimed { count: got });
         }
@@ -381,6 +393,10 @@ impl Engine {
         } else if !wanted.floor.is_none() {
             // What a floor could not fill is claimed without one, at once.
             c.hungry = true;
+        } else if wanted.bounded {
+            // Whether there is more is known only when everything has been looked at.
+            c.marks.look_fully();
+            c.hungry = true;
         } else if got > 0 && seen > got {
             c.ask_again(now);
         } else if got > 0 && !wanted.narrowed {
@@ -389,6 +405,16 @@ impl Engine {
             // Nothing at all, or only some kinds were asked for: whether there is more is not known.
             c.survey = true;
         }
+    }
+
+    /// Learns where the next claim may begin, if looking from the beginning takes long.
+    fn mark(&mut self, now: Instant, wanted: &Wanted, reply: &ClaimReply) {
+        if let (false, Some(took)) = (wanted.bounded, reply.looked_for) {
+            self.claiming.marks.looked_fully(now, seconds(took));
+        }
+        let kinds = &self.rules.kinds;
+        let index = |job: &ClaimedJob| kinds.iter().position(|rule| rule.kind == job.kind);
+        self.claiming.marks.note(reply.jobs.iter().filter_map(|job| Some((index(job)?, job))));
     }
 
     fn admit(&mut self, now: Instant, job: ClaimedJob) {

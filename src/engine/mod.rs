@@ -5,6 +5,7 @@ mod asking;
 mod claiming;
 mod deadlines;
 mod leases;
+mod marks;
 mod purpose;
 mod runs;
 mod settling;

@@ -37,6 +37,8 @@ pub(super) struct Wanted {
     pub(super) floor: Floor,
     /// Only some of the open kinds were asked for.
     pub(super) narrowed: bool,
+    /// It did not look behind the marks, so there may be more than it saw.
+    pub(super) bounded: bool,
 }
 
 impl Purpose {

@@ -11,6 +11,8 @@
 -- Rows: the claimed jobs, not in order, each with
 --   looked: candidates seen. looked > rows < want: some were lost to others, ask again with spare doubled
 --   stale:  a claim of another worker has run out, so stale.sql has something to find
+--   looked_for float8: seconds until the rows were found and locked
+-- {head} looks through one kind: parts/head.sql, or parts/head_from.sql while that takes long.
 -- Locks: FOR NO KEY UPDATE SKIP LOCKED on exactly the rows it returns; never waits.
 -- Index: live_ready (one probe per kind), then TIDs; live_lease (one probe); payload_pkey for large payloads only.
 -- Traps: "state + 0" keeps the planner off live_ready in the lock step (and is the re-check when another worker was
@@ -18,12 +20,9 @@
 --   statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended.
 WITH peek AS MATERIALIZED (
   SELECT c.*
-  FROM unnest($3::text[], $4::int[]) k (kind, room)
+  FROM unnest($3::text[], $4::int[]) WITH ORDINALITY k (kind, room, nth)
   CROSS JOIN LATERAL (
-    SELECT r.ctid AS tid, r.priority, r.created_at, r.id FROM {schema}.live r
-    WHERE r.state = 0 AND r.kind = k.kind AND r.priority >= $5::int AND r.id <> ALL ($9::bigint[])
-    ORDER BY r.kind, r.priority, r.created_at, r.id
-    LIMIT least(k.room, $6::int + $7::int)) c
+    {head}) c
   ORDER BY c.priority, c.created_at, c.id
   LIMIT $6::int + $7::int)
 UPDATE {schema}.live j SET
@@ -41,6 +40,7 @@ WHERE j.ctid = ANY (ARRAY(
 RETURNING j.id, j.run_count, j.kind, j.priority, j.created_at, j.visible_at, j.failure_count, j.carry,
   coalesce(j.payload, (SELECT p.body FROM {schema}.payload p WHERE p.job_id = j.id)) AS payload,
   (SELECT count(*) FROM peek) AS looked,
+  (SELECT extract(epoch FROM clock_timestamp() - statement_timestamp())::float8) AS looked_for,
   (SELECT EXISTS (
     SELECT 1 FROM {schema}.live s
     WHERE s.state = 2 AND s.claim_expires_at < now()

@@ -15,8 +15,8 @@ use tokio_postgres::types::ToSql;
 
 pub(crate) use reply::{ClaimReply, Malformed, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply};
 pub(crate) use request::{
-    Checkpoint, Claim, Ending, Enqueue, History, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement, Stale,
-    Survey,
+    Bounds, Checkpoint, Claim, Ending, Enqueue, History, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement,
+    Stale, Survey,
 };
 pub(crate) use text::{Text, Texts, render};
 
@@ -131,6 +131,8 @@ impl Statement {
     #[cfg(test)]
     pub(crate) fn name(&self) -> &'static str {
         match self {
+            Self::Exchange { settle: Some(_), claim: Some(Claim { bounds: Some(_), .. }) } => "exchange_from",
+            Self::Exchange { settle: None, claim: Some(Claim { bounds: Some(_), .. }) } => "claim_from",
             Self::Exchange { settle: Some(_), claim: Some(_) } => "exchange",
             Self::Exchange { settle: Some(_), claim: None } => "settle",
             Self::Exchange { settle: None, .. } => "claim",
@@ -153,6 +155,6 @@ impl Statement {
 /// The settlement first: the claim then sees its slots' jobs gone, and what came back ready.
 fn exchange(settle: Option<&Settle>, claim: Option<&Claim>) -> Vec<Command> {
     let settle = settle.map(|settle| Command { text: Text::Settle, params: settle.params() });
-    let claim = claim.map(|claim| Command { text: Text::Claim, params: claim.params() });
+    let claim = claim.map(|claim| Command { text: claim.text(), params: claim.params() });
     settle.into_iter().chain(claim).collect()
 }

@@ -64,6 +64,8 @@ pub(crate) struct ClaimReply {
     pub(crate) looked: u64,
     /// A claim of another worker has run out. `false` when nothing was claimed, whatever is the case.
     pub(crate) stale: bool,
+    /// How many seconds the server looked before it had the rows. `None` when nothing was claimed.
+    pub(crate) looked_for: Option<f64>,
 }
 
 /// A claimed row that cannot be handed to a handler.
@@ -146,7 +148,13 @@ fn settled(row: &Row) -> Result<(RunId, Settled), ReadError> {
 }
 
 fn claimed(rows: &[Row]) -> ClaimReply {
-    let mut reply = ClaimReply { jobs: Vec::with_capacity(rows.len()), malformed: Vec::new(), looked: 0, stale: false };
+    let mut reply = ClaimReply {
+        jobs: Vec::with_capacity(rows.len()),
+        malformed: Vec::new(),
+        looked: 0,
+        stale: false,
+        looked_for: rows.first().and_then(|row| get(row, "looked_for").ok()),
+    };
     for row in rows {
         reply.looked = reply.looked.max(count(row, "looked").unwrap_or(0));
         reply.stale |= get(row, "stale").unwrap_or(false);

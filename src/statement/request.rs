@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio_postgres::types::Json as AsJson;
 
@@ -9,7 +10,7 @@ use crate::Priority;
 use crate::job::{Json, RunId};
 use crate::limits::MAX_DELAY;
 
-use super::Param;
+use super::{Param, Text};
 
 /// How a run's row goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,15 +68,29 @@ pub(crate) struct Claim {
     pub(crate) look_back: f64,
     /// Jobs to leave alone, because an earlier run of theirs is still going here.
     pub(crate) skip: Vec<i64>,
+    /// Where to begin; nothing: at the beginning.
+    pub(crate) bounds: Option<Bounds>,
+}
+
+/// The first keys that a claim looks at: one for each of its kinds and, within it, each priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// `None`: from the beginning.
+    pub(crate) created_at: Vec<Option<SystemTime>>,
+    pub(crate) ids: Vec<i64>,
 }
 
 impl Claim {
+    pub(super) fn text(&self) -> Text {
+        if self.bounds.is_some() { Text::ClaimFrom } else { Text::Claim }
+    }
+
     pub(super) fn params(&self) -> Vec<Param> {
         debug_assert!(
             self.kinds.len() == self.leases.len() && self.kinds.len() == self.room.len(),
             "each kind has its lease and its room"
         );
-        vec![
+        let mut params: Vec<Param> = vec![
             Box::new(self.worker.to_string()),
             Box::new(self.leases.iter().copied().map(seconds).collect::<Vec<_>>()),
             Box::new(self.kinds.clone()),
@@ -85,7 +100,12 @@ impl Claim {
             Box::new(self.spare),
             Box::new(seconds(self.look_back)),
             Box::new(self.skip.clone()),
-        ]
+        ];
+        if let Some(Bounds { created_at, ids }) = &self.bounds {
+            params.push(Box::new(created_at.clone()));
+            params.push(Box::new(ids.clone()));
+        }
+        params
     }
 }
 

@@ -23,6 +23,7 @@ mod waiting;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use postgres::types::FromSql;
 use postgres::{Client, GenericClient, NoTls, Row};
@@ -251,6 +252,7 @@ fn claim(worker: &str) -> Claim {
         spare: 4,
         look_back: ALWAYS,
         skip: Vec::new(),
+        bounds: None,
     }
 }
 

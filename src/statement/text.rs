@@ -1,6 +1,7 @@
 //! The SQL texts, one file each under `src/sql`, and what they look like for one schema.
 #![deny(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::database::SchemaName;
@@ -9,6 +10,7 @@ use crate::database::SchemaName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Text {
     Claim,
+    ClaimFrom,
     Settle,
     Stale,
     Recover,
@@ -26,8 +28,9 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Claim,
+        Self::ClaimFrom,
         Self::Settle,
         Self::Stale,
         Self::Recover,
@@ -47,6 +50,7 @@ impl Text {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Claim => "claim",
+            Self::ClaimFrom => "claim_from",
             Self::Settle => "settle",
             Self::Stale => "stale",
             Self::Recover => "recover",
@@ -63,9 +67,10 @@ impl Text {
         }
     }
 
-    fn template(self) -> &'static str {
-        match self {
-            Self::Claim => include_str!("../sql/claim.sql"),
+    fn template(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Claim => return Cow::Owned(claim(include_str!("../sql/parts/head.sql"))),
+            Self::ClaimFrom => return Cow::Owned(claim_from()),
             Self::Settle => include_str!("../sql/settle.sql"),
             Self::Stale => include_str!("../sql/stale.sql"),
             Self::Recover => include_str!("../sql/recover.sql"),
@@ -79,8 +84,16 @@ impl Text {
             Self::Notify => include_str!("../sql/notify.sql"),
             Self::Check => include_str!("../sql/check.sql"),
             Self::Listen => include_str!("../sql/listen.sql"),
-        }
+        })
     }
+}
+
+fn claim(head: &str) -> String {
+    include_str!("../sql/claim.sql").replace("    {head}", head.trim_end())
+}
+
+fn claim_from() -> String {
+    format!("-- claim_from: claim, from known keys on.\n{}", claim(include_str!("../sql/parts/head_from.sql")))
 }
 
 /// All texts, rendered for one schema. A clone shares them.
@@ -89,7 +102,7 @@ pub(crate) struct Texts(Arc<[String]>);
 
 impl Texts {
     pub(crate) fn new(schema: &SchemaName) -> Self {
-        Self(Text::ALL.iter().map(|text| render(text.template(), schema)).collect())
+        Self(Text::ALL.iter().map(|text| render(&text.template(), schema)).collect())
     }
 
     pub(crate) fn sql(&self, text: Text) -> &str {

@@ -159,6 +159,54 @@ fn a_saturated_worker_with_jobs_falling_due_does_little_housekeeping() {
     assert!(asked <= 25, "{asked} housekeeping statements in five seconds");
 }
 
+/// A worker with a backlog while each look from the beginning takes so many seconds.
+fn beside_an_old_snapshot(full_look: f64) -> (World, usize) {
+    let mut world = World::new(1);
+    world.server.full_look = full_look;
+    world.behave(|_, _| Behaviour::takes(ms(1)));
+    world.enqueue_many("a", 4_000);
+    let node = world.add(config(4), vec![kind("a"), kind("b")]);
+    (world, node)
+}
+
+fn looks(world: &World, node: usize, name: &str) -> usize {
+    world.nodes[node].statements.iter().filter(|(_, it)| *it == name).count()
+}
+
+#[test]
+fn a_quick_look_is_never_bounded() {
+    let (mut world, node) = beside_an_old_snapshot(0.004);
+    world.run_until(S(10));
+    assert!(world.all_finished());
+    assert_eq!(looks(&world, node, "claim_from") + looks(&world, node, "exchange_from"), 0);
+}
+
+#[test]
+fn slow_full_looks_take_a_tenth_of_the_time_and_one_comes_before_the_worker_sleeps() {
+    let (mut world, node) = beside_an_old_snapshot(0.03);
+    world.run_until(ms(900));
+    let full = looks(&world, node, "claim") + looks(&world, node, "exchange");
+    assert!(looks(&world, node, "exchange_from") > 100, "{:?}", world.nodes[node].statements);
+    assert!((2..=5).contains(&full), "{full} full looks in 0.9 s, with 0.3 s of rest between two");
+    world.run_until(S(60));
+    assert!(world.all_finished());
+    let mut names = world.nodes[node].statements.iter().map(|(_, name)| *name);
+    let last = names.rfind(|name| name.starts_with("claim") || name.starts_with("exchange"));
+    assert!(matches!(last, Some("claim" | "exchange")), "{last:?} decided that there is no more");
+    world.assert_sound();
+}
+
+#[test]
+fn a_job_that_comes_back_behind_the_marks_waits_ten_full_looks_at_most() {
+    let (mut world, _) = beside_an_old_snapshot(0.03);
+    let late = world.server.enqueue("a", Priority::Normal, ms(600));
+    // Due with the age of the first: older than all that is left by then.
+    world.server.live.get_mut(&late).unwrap().created = Duration::ZERO;
+    world.run_while(S(60), |world| !world.server.claims.iter().any(|(_, id, ..)| id.job == late));
+    let at = world.server.claims.iter().find(|(_, id, ..)| id.job == late).unwrap().0;
+    assert!(at < ms(600) + ms(500) + ms(300) + ms(50), "{at:?}: due, promoted within 500 ms, seen within 300 ms");
+}
+
 #[test]
 fn workers_share_a_queue_without_running_a_job_twice() {
     let mut world = World::new(1);

@@ -48,7 +48,17 @@ pub(super) struct Server {
     pub(super) journal: Vec<Entry>,
     pub(super) claims: Vec<(Duration, RunId, String, Priority)>,
     pub(super) notifications: Vec<String>,
+    /// How many seconds a claim looks that begins at the beginning.
+    pub(super) full_look: f64,
     next_id: i64,
+}
+
+/// Whether a bounded claim does not see this row.
+fn is_behind(claim: &Claim, kind: &str, id: i64, row: &Row) -> bool {
+    let Some(bounds) = &claim.bounds else { return false };
+    let nth = claim.kinds.iter().position(|it| *it == kind).unwrap();
+    let place = 3 * nth + usize::from(row.priority.code().unsigned_abs());
+    bounds.created_at[place].is_some_and(|at| (SystemTime::UNIX_EPOCH + row.created, id) < (at, bounds.ids[place]))
 }
 
 pub(super) fn json(text: &str) -> Json {
@@ -100,6 +110,7 @@ impl Server {
     }
 
     fn claim(&mut self, claim: &Claim) -> ClaimReply {
+        let looked_for = Some(if claim.bounds.is_some() { 0.0006 } else { self.full_look });
         let mut seen: Vec<(Priority, Duration, i64)> = Vec::new();
         for (kind, room) in claim.kinds.iter().zip(&claim.room) {
             let mut of_kind: Vec<_> = self
@@ -107,6 +118,7 @@ impl Server {
                 .iter()
                 .filter(|(id, row)| row.kind == *kind && row.state == State::Ready && !claim.skip.contains(id))
                 .filter(|(_, row)| i32::from(row.priority.code()) >= claim.floor)
+                .filter(|(id, row)| !is_behind(claim, kind, **id, row))
                 .map(|(id, row)| (row.priority, row.created, *id))
                 .collect();
             of_kind.sort();
@@ -119,7 +131,7 @@ impl Server {
         seen.truncate(usize::try_from(claim.want).unwrap());
         let worker = claim.worker.to_string();
         let jobs = seen.iter().map(|(_, _, id)| self.take(*id, &worker, claim)).collect();
-        ClaimReply { jobs, malformed: Vec::new(), looked, stale: self.any_stale(&worker) }
+        ClaimReply { jobs, malformed: Vec::new(), looked, stale: self.any_stale(&worker), looked_for }
     }
 
     fn take(&mut self, id: i64, worker: &str, claim: &Claim) -> ClaimedJob {

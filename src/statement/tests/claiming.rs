@@ -3,6 +3,31 @@
 use super::*;
 
 #[test]
+fn a_bounded_claim_begins_at_its_keys() {
+    let mut db = Db::new();
+    let all: Vec<i64> = (0..4).map(|_| db.enqueue_one("a")).collect();
+    db.run("UPDATE {schema}.live SET created_at = '2020-01-01' WHERE kind = 'a'");
+    let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_577_836_800);
+    let other = db.enqueue_one("b");
+    let from = |at: Option<SystemTime>, id| {
+        let none = || vec![None, at, None, None, None, None];
+        Claim { bounds: Some(Bounds { created_at: none(), ids: vec![0, id, 0, 0, 0, 0] }), ..claim(ME) }
+    };
+    assert_eq!(ids(&db.claim(from(Some(at), all[2]))), [all[2], all[3], other]);
+    assert_eq!(ids(&db.claim(from(Some(at + std::time::Duration::from_micros(1)), 0))), [0; 0]);
+    assert_eq!(ids(&db.claim(from(None, 0))), [all[0], all[1]]);
+}
+
+#[test]
+fn a_claim_says_how_long_it_looked() {
+    let mut db = Db::new();
+    assert_eq!(db.claim(claim(ME)).looked_for, None);
+    db.enqueue_one("a");
+    let seconds = db.claim(claim(ME)).looked_for.unwrap();
+    assert!((0.0..10.0).contains(&seconds), "{seconds}");
+}
+
+#[test]
 fn jobs_are_claimed_by_priority_then_age_then_number() {
     let mut db = Db::new();
     let of = |priority, kind: &str| NewJob { priority, ..job(kind) };

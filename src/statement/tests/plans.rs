@@ -9,6 +9,10 @@ const EXPECTED: &[(Text, &[&str])] = &[
         &["live_ready on live r", "live_lease on live s", "Tid Scan on live l", "Tid Scan on live j", "payload_pkey"],
     ),
     (
+        Text::ClaimFrom,
+        &["live_ready on live r", "live_lease on live s", "Tid Scan on live l", "Tid Scan on live j", "payload_pkey"],
+    ),
+    (
         Text::Settle,
         &["live_pkey on live l", "Tid Scan on live j", "finished_pkey on finished f", "journal_run on journal e"],
     ),
@@ -73,4 +77,35 @@ fn accepted_results_are_looked_up_in_a_hash_table_not_in_a_list() {
     let plan: Vec<String> = client.query(explain, &[]).unwrap().iter().map(|row| row.get(0)).collect();
     assert!(plan.iter().any(|line| line.to_lowercase().contains("hashed subplan")), "{plan:#?}");
     db.run("SELECT 1");
+}
+
+#[test]
+fn a_bounded_claim_does_not_read_what_an_old_snapshot_keeps_in_the_index() {
+    let mut db = Db::new();
+    let mut old = session();
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
+    db.run(
+        "INSERT INTO {schema}.live (kind, payload, created_at) SELECT 'a', '1', '2020-01-01' FROM generate_series(1, 20000)",
+    );
+    db.run("DELETE FROM {schema}.live");
+    db.run("INSERT INTO {schema}.live (kind, payload, created_at) VALUES ('a', '1', '2020-01-02')");
+    let mut blocks = |text, bounds: &str| {
+        let sql = db.texts.sql(text);
+        db.client.batch_execute(&format!("PREPARE {} AS {sql}", text.name())).unwrap();
+        // In a transaction that is rolled back, so that the second finds what the first found.
+        let explain = format!(
+            "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) EXECUTE {}('w', '{{60}}', '{{a}}', '{{9}}', 0, 1, 4, 1, '{{}}'{bounds})",
+            text.name()
+        );
+        let mut trial = db.client.transaction().unwrap();
+        let plan: Vec<String> = trial.query(&explain, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+        trial.rollback().unwrap();
+        let hits = plan.iter().find_map(|line| line.split_once("shared hit=")).unwrap().1;
+        hits.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let whole = blocks(Text::Claim, "");
+    let bounded = blocks(Text::ClaimFrom, ", '{NULL,2020-01-02,NULL}', '{0,0,0}'");
+    old.batch_execute("COMMIT").unwrap();
+    assert!(whole > 300, "the snapshot keeps them: {whole}");
+    assert!(bounded < 60, "{bounded} blocks beside {whole}");
 }
