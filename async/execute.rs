@@ -2,13 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io::Cursor;
+use std::pin::pin;
 
+use futures_util::SinkExt;
 use futures_util::future::{join_all, join3, try_join_all};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement as Prepared};
 
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::statement::{Command, Reply, Statement, Text, Texts};
+use crate::statement::{Command, Encoded, Reply, Statement, Text, Texts};
 
 /// What speaks over one connection, with the statements that are prepared on it.
 pub(super) struct Speaker {
@@ -50,9 +53,21 @@ impl Speaker {
         }
     }
 
-    async fn query(&self, prepared: &Prepared, command: &Command) -> Result<Vec<Row>, Error> {
+    async fn query(&self, prepared: &Prepared, command: &Command<'_>) -> Result<Vec<Row>, Error> {
+        if let Some(data) = &command.data {
+            return self.copy(prepared, data.clone()).await.map(|()| Vec::new());
+        }
         let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|it| &**it as _).collect();
         self.client.query(prepared, &params).await
+    }
+
+    /// Keeps its place among what is sent before and after it: the connection sends nothing else until it is finished.
+    async fn copy(&self, prepared: &Prepared, data: Encoded) -> Result<(), Error> {
+        let mut sink = pin!(self.client.copy_in(prepared).await?);
+        // It fails only when the connection has ended or the server has refused, which the end tells better.
+        let sent = sink.send(Cursor::new(data)).await;
+        sink.as_mut().finish().await?;
+        sent
     }
 
     /// `BEGIN`, the commands and `COMMIT` in one flight.
@@ -60,7 +75,7 @@ impl Speaker {
     /// All of them are sent before the first answer is awaited: each future sends when it is first polled, and `join`
     /// polls in order. A transaction in which something failed is rolled back by its `COMMIT`, which the client takes
     /// for success; so the commands' errors count first.
-    async fn transaction(&self, commands: &[(&Prepared, &Command)]) -> Result<Vec<Vec<Row>>, Fault> {
+    async fn transaction(&self, commands: &[(&Prepared, &Command<'_>)]) -> Result<Vec<Vec<Row>>, Fault> {
         // Set before the end is sent, when the client could not even write a command.
         let failed = Cell::new(false);
         let queries = commands.iter().map(|(prepared, command)| async {

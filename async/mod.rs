@@ -58,7 +58,7 @@ mod wire;
 mod worker;
 
 pub use self::migrate::migrate;
-pub use self::queue::Queue;
+pub use self::queue::{Queue, QueueBuilder};
 pub use self::spawn::{BoxFuture, Spawn};
 pub use self::worker::{Worker, WorkerBuilder};
 pub use crate::Context;

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::slice;
 
-use async_channel::Sender;
+use async_channel::{Receiver, Sender};
 
 use crate::error::{Error, ErrorKind};
 use crate::job::JobId;
 use crate::knobs::random_seed;
-use crate::producer::{CallId, Input, Output, Producer, Request, Response, batches, partly};
-use crate::statement::NewJob;
+use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
+use crate::statement::NewJobs;
 use crate::{Database, Effect, Enqueued, RecoveredStale, Submit, Task};
 
 use super::arrivals::{Arrival, Arrivals};
@@ -25,6 +25,40 @@ use super::wire::{self, Wire};
 #[derive(Clone)]
 pub struct Queue {
     calls: Sender<Call>,
+    rules: Rules,
+}
+
+/// Sets the knobs of a [`Queue`].
+#[derive(Clone, Debug)]
+pub struct QueueBuilder {
+    database: Database,
+    rules: Rules,
+}
+
+impl QueueBuilder {
+    queue_knobs!();
+
+    /// Connects, and checks that the schema is one that this code can work with.
+    ///
+    /// # Errors
+    /// As [`Queue::connect`].
+    ///
+    /// # Cancellation
+    /// Dropped at any time, it closes the connection and leaves nothing behind.
+    pub async fn connect(self) -> Result<Queue, Error> {
+        let Self { database, rules } = self;
+        // Not bounded: each caller waits for its answer, and the producer refuses what is too much.
+        let (calls, inbox) = async_channel::unbounded();
+        let make = move || {
+            let producer = Producer::new(database.schema_name().as_str().to_owned(), rules, random_seed(), now());
+            let wire = Wire::new(database);
+            Driver { producer, wire, arrivals: Arrivals::new(inbox), calls: 0, answers: HashMap::new() }.run()
+        };
+        thread::start("venturi-queue", make, drop)?;
+        let queue = Queue { calls, rules };
+        queue.call(Request::Probe).await?;
+        Ok(queue)
+    }
 }
 
 /// What is wanted, and where the answer goes.
@@ -45,73 +79,97 @@ impl Queue {
     /// # Cancellation
     /// Dropped at any time, it closes the connection and leaves nothing behind.
     pub async fn connect(database: &Database) -> Result<Self, Error> {
-        // Not bounded: each caller waits for its answer.
-        let (calls, inbox) = async_channel::unbounded();
-        let database = database.clone();
-        let make = move || {
-            let producer = Producer::new(database.schema_name().as_str().to_owned(), random_seed(), now());
-            let wire = Wire::new(database);
-            Driver { producer, wire, arrivals: Arrivals::new(inbox), calls: 0, answers: HashMap::new() }.run()
-        };
-        thread::start("venturi-queue", make, drop)?;
-        let queue = Self { calls };
-        queue.call(Request::Probe).await?;
-        Ok(queue)
+        Self::builder(database).connect().await
+    }
+
+    /// A queue whose knobs differ from their defaults.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), venturi::Error> {
+    /// use std::time::Duration;
+    /// use venturi::r#async::Queue;
+    ///
+    /// let database = venturi::Database::from_env()?;
+    /// let queue = Queue::builder(&database).timeout(Duration::from_secs(2)).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn builder(database: &Database) -> QueueBuilder {
+        QueueBuilder { database: database.clone(), rules: Rules::default() }
     }
 
     /// Stores one job, and returns when it is committed and workers have been told.
     ///
     /// # Errors
     /// [`ErrorKind::Payload`] when the task can't be written as JSON or is too large; [`ErrorKind::NotEnqueued`] when
-    /// it was not stored, for certain, because the server could not be reached for 10 seconds or refused it;
-    /// [`ErrorKind::Unknown`] when the connection was lost before the answer came.
+    /// it was not stored, for certain, because the server could not be reached for [`timeout`](QueueBuilder::timeout) or
+    /// refused it, and [`ErrorKind::Overloaded`] when too much waits already; [`ErrorKind::Unknown`] when the connection
+    /// was lost before the answer came.
     ///
     /// # Cancellation
     /// Dropped before it is first polled, the future has done nothing. Dropped later, the job may or may not be
     /// enqueued.
     pub async fn enqueue<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Result<Enqueued, Error> {
-        let job = task.into().into_job()?;
-        let ids = self.insert(vec![job]).await?;
-        let &[id] = ids.as_slice() else { return Err(miscounted()) };
-        Ok(inserted(id))
+        let job = task.into().into_job(self.rules.max_payload)?;
+        match self.call(Request::Enqueue(NewJobs::new(vec![job]))).await? {
+            Response::Enqueued(ids) => ids.first().map(|id| Enqueued { id: JobId(*id), effect: Effect::Inserted }),
+            _ => None,
+        }
+        .ok_or_else(miscounted)
     }
 
-    /// Stores any number of jobs, and returns them in the order of `tasks`.
+    /// Stores a job for each task; the results are in the order of the tasks.
     ///
-    /// Up to 1,000 with 8 MB of payload are one statement, so they are stored together or not at all; more go in several
-    /// of them, in order. No tasks at all is no error.
+    /// Any number of tasks is taken in bounded memory: the iterator is pulled where the future is polled, 10,000 tasks or
+    /// 8 MB of payload at a time without a pause, the next such batch while the one before is on its way. All jobs of a
+    /// batch are stored together or none is; batches follow each other in order, other calls of the queue come in between,
+    /// and workers start on each as soon as it is stored. So up to 10,000 tasks with 8 MB are stored all or none. No tasks
+    /// at all is no error.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { who: String }
+    /// # impl venturi::Task for Remind { const KIND: &'static str = "remind"; type Carry = (); }
+    /// # async fn remind(queue: &venturi::r#async::Queue, names: Vec<String>) -> Result<(), venturi::Error> {
+    /// let tasks = |from| names[from..].iter().map(|who| Remind { who: who.clone() });
+    /// if let Err(error) = queue.enqueue_many(tasks(0)).await {
+    ///     match error.partial() {
+    ///         Some(partial) if partial.in_doubt == 0 => queue.enqueue_many(tasks(partial.enqueued.len())).await?,
+    ///         _ => return Err(error),
+    ///     };
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue). When a task can't be written as JSON, nothing is stored. When a later
-    /// statement fails after an earlier one was committed, the kind is [`ErrorKind::Unknown`], and the message says
-    /// how many jobs, from the first on, are stored for certain.
+    /// As [`enqueue`](Self::enqueue), for the first batch. When a later one fails, the kind is [`ErrorKind::Partly`], and
+    /// its source is the failure. In either case [`Error::partial`] says which tasks are stored, which are in doubt, and
+    /// so where to go on. A panic of the iterator, or of a task that is written as JSON, is an error of the kind
+    /// [`ErrorKind::Payload`].
     ///
     /// # Cancellation
-    /// Dropped before it is first polled, the future has done nothing. Dropped later, some or all of the jobs may be
-    /// enqueued, from the first on.
+    /// Dropped before it is first polled, the future has done nothing. Dropped later, the batches before the one that is
+    /// on its way are enqueued, that one may be, and no later one is.
     pub async fn enqueue_many<'a, T, I>(&self, tasks: I) -> Result<Vec<Enqueued>, Error>
     where
         T: Task,
         I: IntoIterator,
         I::Item: Into<Submit<'a, T>>,
     {
-        // All of them first, so that one that cannot be written keeps the others from being stored.
-        let jobs = tasks.into_iter().map(|task| task.into().into_job()).collect::<Result<Vec<_>, Error>>()?;
-        self.store(jobs).await
-    }
-
-    async fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
-        let total = jobs.len();
-        let mut stored = Vec::with_capacity(total);
-        for batch in batches(jobs) {
-            let asked = batch.len();
-            let ids = self.insert(batch).await.map_err(|error| partly(stored.len(), total, error))?;
-            if ids.len() != asked {
-                return Err(miscounted());
+        let mut bulk = Bulk::new(tasks, self.rules.max_payload);
+        let mut batch = bulk.next_batch();
+        while let Some(jobs) = batch {
+            let asked = jobs.len();
+            let answer = self.ask(Request::Enqueue(jobs));
+            batch = bulk.next_batch();
+            if !bulk.answered(asked, wait(answer).await) {
+                break;
             }
-            stored.extend(ids.into_iter().map(inserted));
         }
-        Ok(stored)
+        bulk.finish()
     }
 
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
@@ -133,21 +191,22 @@ impl Queue {
         }
     }
 
-    async fn insert(&self, jobs: Vec<NewJob>) -> Result<Vec<i64>, Error> {
-        let Response::Enqueued(ids) = self.call(Request::Enqueue(jobs)).await? else { return Err(miscounted()) };
-        Ok(ids)
+    async fn call(&self, request: Request) -> Result<Response, Error> {
+        wait(self.ask(request)).await
     }
 
-    async fn call(&self, request: Request) -> Result<Response, Error> {
+    fn ask(&self, request: Request) -> Answers {
         let (answer, answered) = async_channel::bounded(1);
-        let sent = self.calls.try_send(Call { request, answer });
-        sent.map_err(|_| gone())?;
-        answered.recv().await.map_err(|_| gone())?
+        // If the thread is gone, the answer's sender is dropped with the message.
+        let _ = self.calls.try_send(Call { request, answer });
+        answered
     }
 }
 
-fn inserted(id: i64) -> Enqueued {
-    Enqueued { id: JobId(id), effect: Effect::Inserted }
+type Answers = Receiver<Result<Response, Error>>;
+
+async fn wait(answers: Answers) -> Result<Response, Error> {
+    answers.recv().await.map_err(|_| gone())?
 }
 
 fn gone() -> Error {
@@ -228,7 +287,7 @@ impl Driver {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").finish_non_exhaustive()
+        f.debug_struct("Queue").field("rules", &self.rules).finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,7 @@
 //! A client must be created, used and dropped outside async tasks, so all of this happens on venturi's own threads.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::time::Duration;
 
 use postgres::fallible_iterator::FallibleIterator;
@@ -101,12 +102,22 @@ impl<'a> Connection<'a> {
         Ok(prepared)
     }
 
-    fn query(&mut self, prepared: &Prepared, command: &Command) -> Result<Vec<Row>, Fault> {
+    fn query(&mut self, prepared: &Prepared, command: &Command<'_>) -> Result<Vec<Row>, Fault> {
+        if let Some(data) = &command.data {
+            return self.copy(prepared, data.as_ref()).map(|()| Vec::new());
+        }
         let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|param| &**param as _).collect();
         self.client.query(prepared, &params).map_err(Fault::from_postgres)
     }
 
-    fn transaction(&mut self, commands: &[(&Prepared, &Command)]) -> Result<Vec<Vec<Row>>, Fault> {
+    fn copy(&mut self, prepared: &Prepared, data: &[u8]) -> Result<(), Fault> {
+        let mut writer = self.client.copy_in(prepared).map_err(Fault::from_postgres)?;
+        // It only fills a buffer; what goes wrong on the way is said at the end.
+        writer.write_all(data).map_err(|error| Fault::link(error.to_string()))?;
+        writer.finish().map(drop).map_err(Fault::from_postgres)
+    }
+
+    fn transaction(&mut self, commands: &[(&Prepared, &Command<'_>)]) -> Result<Vec<Vec<Row>>, Fault> {
         self.batch("BEGIN").map_err(Fault::not_sent)?;
         let results: Result<Vec<_>, Fault> =
             commands.iter().map(|(prepared, command)| self.query(prepared, command)).collect();

@@ -50,5 +50,5 @@ pub use crate::Context;
 pub use crate::handler::BlockingHandler as Handler;
 
 pub use migrate::migrate;
-pub use queue::Queue;
+pub use queue::{Queue, QueueBuilder};
 pub use worker::{Worker, WorkerBuilder};

@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use crate::error::Error;
 use crate::knobs::random_seed;
 use crate::link::Epoch;
-use crate::producer::{CallId, Input, Output, Producer, Request, Response, batches, partly};
-use crate::statement::NewJob;
+use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
+use crate::statement::NewJobs;
 use crate::threads;
 use crate::{Database, Effect, Enqueued, JobId, RecoveredStale, Submit, Task};
 
@@ -33,6 +33,32 @@ pub struct Queue {
 struct Handle {
     messages: Sender<Message>,
     database: Database,
+    rules: Rules,
+}
+
+/// Sets the knobs of a [`Queue`].
+#[derive(Clone, Debug)]
+pub struct QueueBuilder {
+    database: Database,
+    rules: Rules,
+}
+
+impl QueueBuilder {
+    queue_knobs!();
+
+    /// Connects, and checks that the tables are there.
+    ///
+    /// # Errors
+    /// As [`Queue::connect`].
+    pub fn connect(self) -> Result<Queue, Error> {
+        let Self { database, rules } = self;
+        let (messages, inbox) = unbounded();
+        let owner = Owner::new(&database, rules, inbox, messages.clone());
+        threads::spawn(THREAD.to_owned(), || owner.run()).map_err(|error| threads::cannot_start(THREAD, error))?;
+        let queue = Queue { handle: Arc::new(Handle { messages, database, rules }) };
+        queue.handle.call(Request::Probe)?;
+        Ok(queue)
+    }
 }
 
 enum Message {
@@ -66,18 +92,31 @@ impl Queue {
     /// [`ErrorKind::SchemaTooNew`]: crate::ErrorKind::SchemaTooNew
     /// [`ErrorKind::Config`]: crate::ErrorKind::Config
     pub fn connect(database: &Database) -> Result<Self, Error> {
-        let (messages, inbox) = unbounded();
-        let owner = Owner::new(database, inbox, messages.clone());
-        threads::spawn(THREAD.to_owned(), || owner.run()).map_err(|error| threads::cannot_start(THREAD, error))?;
-        let queue = Self { handle: Arc::new(Handle { messages, database: database.clone() }) };
-        queue.handle.call(Request::Probe)?;
-        Ok(queue)
+        Self::builder(database).connect()
+    }
+
+    /// A queue whose knobs differ from their defaults.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), venturi::Error> {
+    /// use std::time::Duration;
+    /// use venturi::blocking::Queue;
+    ///
+    /// let database = venturi::Database::from_env()?;
+    /// let queue = Queue::builder(&database).timeout(Duration::from_secs(2)).connect()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn builder(database: &Database) -> QueueBuilder {
+        QueueBuilder { database: database.clone(), rules: Rules::default() }
     }
 
     /// Stores a job for `task` and returns when it is committed and waiting workers have been told.
     ///
-    /// Takes `&task`, `task`, or a [`Submit`] with delay and priority. Blocks for some 10 seconds at most when the
-    /// server cannot be reached, for twice that when it stops answering.
+    /// Takes `&task`, `task`, or a [`Submit`] with delay and priority. Blocks for
+    /// [`timeout`](QueueBuilder::timeout) at most when the server cannot be reached, for 12 seconds more when it stops
+    /// answering.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -97,27 +136,55 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Payload`] when the task cannot be written as JSON of at most 1 MB; [`ErrorKind::NotEnqueued`] when
-    /// it was not stored for certain, so that the call may be repeated; [`ErrorKind::Unknown`] when the connection
-    /// ended before the answer came; other kinds as [`connect`](Self::connect).
+    /// [`ErrorKind::Payload`] when the task cannot be written as JSON of at most
+    /// [`max_payload`](QueueBuilder::max_payload) bytes; [`ErrorKind::NotEnqueued`] when it was not stored for certain, so
+    /// that the call may be repeated, and [`ErrorKind::Overloaded`] likewise when too much waits already;
+    /// [`ErrorKind::Unknown`] when the connection ended before the answer came; other kinds as
+    /// [`connect`](Self::connect).
     ///
+    /// [`ErrorKind::Overloaded`]: crate::ErrorKind::Overloaded
     /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
     /// [`ErrorKind::NotEnqueued`]: crate::ErrorKind::NotEnqueued
     /// [`ErrorKind::Unknown`]: crate::ErrorKind::Unknown
     pub fn enqueue<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Result<Enqueued, Error> {
-        let stored = self.handle.store(vec![task.into().into_job()?])?;
-        stored.into_iter().next().ok_or_else(|| threads::has_ended(THREAD))
+        let job = task.into().into_job(self.handle.rules.max_payload)?;
+        match self.handle.call(Request::Enqueue(NewJobs::new(vec![job])))? {
+            Response::Enqueued(ids) => ids.first().map(|id| Enqueued { id: JobId(*id), effect: Effect::Inserted }),
+            _ => None,
+        }
+        .ok_or_else(|| threads::has_ended(THREAD))
     }
 
     /// Stores a job for each task; the results are in the order of the tasks.
     ///
-    /// Up to 1,000 tasks with 8 MB of payload go as one statement, so all of them are stored or none is. More go as
-    /// several statements, one after the other. All tasks are written as JSON before the first is stored.
+    /// Any number of tasks is taken in bounded memory: the iterator is pulled on this thread, 10,000 tasks or 8 MB of
+    /// payload at a time, the next such batch while the one before is on its way. All jobs of a batch are stored
+    /// together or none is; batches follow each other in order, other calls of the queue come in between, and workers
+    /// start on each as soon as it is stored. So up to 10,000 tasks with 8 MB are stored all or none. No tasks at all is
+    /// no error.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { who: String }
+    /// # impl venturi::Task for Remind { const KIND: &'static str = "remind"; type Carry = (); }
+    /// # fn remind(queue: &venturi::blocking::Queue, names: Vec<String>) -> Result<(), venturi::Error> {
+    /// let tasks = |from| names[from..].iter().map(|who| Remind { who: who.clone() });
+    /// if let Err(error) = queue.enqueue_many(tasks(0)) {
+    ///     match error.partial() {
+    ///         Some(partial) if partial.in_doubt == 0 => queue.enqueue_many(tasks(partial.enqueued.len()))?,
+    ///         _ => return Err(error),
+    ///     };
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue). When a task can't be written as JSON, nothing is stored. When a later statement
-    /// fails after an earlier one was committed, the kind is [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and the
-    /// message says how many jobs, from the first on, are stored for certain.
+    /// As [`enqueue`](Self::enqueue), for the first batch. When a later one fails, the kind is
+    /// [`ErrorKind::Partly`](crate::ErrorKind::Partly), and its source is the failure. In either case
+    /// [`Error::partial`] says which tasks are stored, which are in doubt, and so where to go on. A panic of the
+    /// iterator, or of a task that is written as JSON, is an error of the kind [`ErrorKind::Payload`].
     ///
     /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
     pub fn enqueue_many<'a, T, I>(&self, tasks: I) -> Result<Vec<Enqueued>, Error>
@@ -125,13 +192,17 @@ impl Queue {
         T: Task,
         I: IntoIterator<Item: Into<Submit<'a, T>>>,
     {
-        let jobs = tasks.into_iter().map(|task| task.into().into_job()).collect::<Result<Vec<_>, _>>()?;
-        let total = jobs.len();
-        let mut stored = Vec::with_capacity(total);
-        for batch in batches(jobs) {
-            stored.extend(self.handle.store(batch).map_err(|error| partly(stored.len(), total, error))?);
+        let mut bulk = Bulk::new(tasks, self.handle.rules.max_payload);
+        let mut batch = bulk.next_batch();
+        while let Some(jobs) = batch {
+            let asked = jobs.len();
+            let answer = self.handle.ask(Request::Enqueue(jobs));
+            batch = bulk.next_batch();
+            if !bulk.answered(asked, wait(&answer)) {
+                break;
+            }
         }
-        Ok(stored)
+        bulk.finish()
     }
 
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
@@ -152,25 +223,29 @@ impl Queue {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("database", &self.handle.database).finish_non_exhaustive()
+        f.debug_struct("Queue")
+            .field("database", &self.handle.database)
+            .field("rules", &self.handle.rules)
+            .finish_non_exhaustive()
     }
 }
 
 impl Handle {
-    fn store(&self, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, Error> {
-        let Response::Enqueued(ids) = self.call(Request::Enqueue(jobs))? else {
-            return Err(threads::has_ended(THREAD));
-        };
-        Ok(ids.into_iter().map(|id| Enqueued { id: JobId(id), effect: Effect::Inserted }).collect())
-    }
-
     /// Blocks until the owner has an answer, which it always has in the end: the producer's calls have deadlines.
     fn call(&self, request: Request) -> Answer {
+        wait(&self.ask(request))
+    }
+
+    fn ask(&self, request: Request) -> Receiver<Answer> {
         let (answer, answers) = bounded(1);
         // If the owner is gone, the answer's sender is dropped with the message.
         let _ = self.messages.send(Message::Call(request, answer));
-        answers.recv().unwrap_or_else(|_| Err(threads::has_ended(THREAD)))
+        answers
     }
+}
+
+fn wait(answers: &Receiver<Answer>) -> Answer {
+    answers.recv().unwrap_or_else(|_| Err(threads::has_ended(THREAD)))
 }
 
 impl Drop for Handle {
@@ -190,9 +265,9 @@ struct Owner {
 }
 
 impl Owner {
-    fn new(database: &Database, inbox: Receiver<Message>, sender: Sender<Message>) -> Self {
+    fn new(database: &Database, rules: Rules, inbox: Receiver<Message>, sender: Sender<Message>) -> Self {
         Self {
-            producer: Producer::new(database.schema_name().as_str().to_owned(), random_seed(), now()),
+            producer: Producer::new(database.schema_name().as_str().to_owned(), rules, random_seed(), now()),
             inbox,
             sender,
             link: LinkThreads::new("venturi-enqueue", database).probing(),

@@ -5,6 +5,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::Enqueued;
+
 /// What went wrong, so that a program can decide what to do.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +35,11 @@ pub enum ErrorKind {
     NotEnqueued,
     /// The connection was lost before the answer came: the job may or may not have been enqueued.
     Unknown,
+    /// Of many jobs the first ones were enqueued, and then something failed: [`Error::partial`] says how far it went, and
+    /// the [`source`](StdError::source) is the failure.
+    Partly,
+    /// Nothing was enqueued, because the calls that wait for the server hold as much memory as they may.
+    Overloaded,
     /// The job is not the run's any more: its lease ran out, and somebody else may have it.
     ClaimLost,
     /// A payload, carry or attachment cannot be written as JSON, has another shape, or is too large.
@@ -68,6 +75,21 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     source: Option<Source>,
+    partial: Option<Partial>,
+}
+
+/// How far a call that enqueues many came before it failed.
+///
+/// With these, and the tasks in the same order, a caller can go on where the call stopped: leave out the first
+/// `enqueued.len()` tasks; the next `in_doubt` ones only if running them twice is harmless; the rest was not stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Partial {
+    /// What the first tasks became, in their order. They are stored.
+    pub enqueued: Vec<Enqueued>,
+    /// How many tasks after them may or may not be stored, because the connection ended before the answer came; all of
+    /// them or none.
+    pub in_doubt: usize,
 }
 
 enum Source {
@@ -78,7 +100,7 @@ enum Source {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { inner: Box::new(Inner { kind, message: message.into(), source: None }) }
+        Self { inner: Box::new(Inner { kind, message: message.into(), source: None, partial: None }) }
     }
 
     pub(crate) fn with_source(mut self, source: Box<dyn StdError + Send + Sync>) -> Self {
@@ -89,6 +111,27 @@ impl Error {
     pub(crate) fn with_postgres(mut self, source: Arc<tokio_postgres::Error>) -> Self {
         self.inner.source = Some(Source::Postgres(source));
         self
+    }
+
+    /// The failure of a call that enqueues many, after it came so far.
+    pub(crate) fn after(mut self, partial: Partial) -> Self {
+        let Partial { enqueued, in_doubt } = &partial;
+        if !enqueued.is_empty() {
+            let next = match in_doubt {
+                0 => "none after them is".to_owned(),
+                some => format!("the next {some} may be"),
+            };
+            let message = format!("the first {} jobs are enqueued, {next}: {self}", enqueued.len());
+            self = Self::new(ErrorKind::Partly, message).with_source(self.into());
+        }
+        self.inner.partial = Some(partial);
+        self
+    }
+
+    /// How far a call that enqueues many came, whatever its [`kind`](Self::kind) is; `None` for any other call.
+    #[must_use]
+    pub fn partial(&self) -> Option<&Partial> {
+        self.inner.partial.as_ref()
     }
 
     /// What went wrong.
@@ -103,7 +146,10 @@ impl Error {
     /// dedup key.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.inner.kind, ErrorKind::Unavailable | ErrorKind::ReadOnly | ErrorKind::NotEnqueued)
+        matches!(
+            self.inner.kind,
+            ErrorKind::Unavailable | ErrorKind::ReadOnly | ErrorKind::NotEnqueued | ErrorKind::Overloaded
+        )
     }
 }
 
@@ -171,6 +217,8 @@ mod tests {
         assert!(retryable(ErrorKind::Unavailable));
         assert!(retryable(ErrorKind::NotEnqueued));
         assert!(retryable(ErrorKind::ReadOnly));
+        assert!(retryable(ErrorKind::Overloaded));
+        assert!(!retryable(ErrorKind::Partly));
         assert!(!retryable(ErrorKind::Unknown));
         assert!(!retryable(ErrorKind::Database));
     }

@@ -72,7 +72,7 @@ pub use config::{DecodePolicy, PanicPolicy};
 pub use context::Context;
 pub use database::Database;
 pub use departure::Hold;
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, Partial};
 pub use job::JobId;
 pub use journal::{JournalEntry, JournalEvent};
 pub use outcome::{Outcome, TaskError};

@@ -1,7 +1,7 @@
 //! The sizes that stored text may have, and why.
 #![deny(clippy::disallowed_methods)]
 
-/// Bytes of a payload's JSON text. Larger data belongs in a store of its own, named by the payload.
+/// Bytes of a payload's JSON text, unless a queue is told otherwise. Larger data belongs in a store of its own, named by the payload.
 pub(crate) const MAX_PAYLOAD: usize = 1_000_000;
 
 /// Bytes of a journal note; an error chain that says what happened fits, a dumped response does not.
@@ -19,3 +19,7 @@ pub(crate) const MAX_KIND: usize = 100;
 /// The longest delay that is stored. PostgreSQL's timestamps would take more, but a sum with `now()` must never be
 /// out of range, or a settlement could never be accepted.
 pub(crate) const MAX_DELAY: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);
+
+/// The latest instant that is stored: the end of the year 9999, in seconds since 1970. PostgreSQL's timestamps would take
+/// more, but sums and differences must never be out of range.
+pub(crate) const MAX_DUE: std::time::Duration = std::time::Duration::from_secs(253_402_300_799);

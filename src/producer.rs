@@ -5,16 +5,18 @@
 //! may exit right after.
 #![deny(clippy::disallowed_methods)]
 
-mod batch;
+mod bulk;
 mod call;
 mod inserting;
 mod notifying;
 mod recovering;
+mod rules;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::Error;
 use crate::fault::{Fault, FaultKind};
@@ -23,15 +25,16 @@ use crate::migration::check_version;
 use crate::statement::{Enqueue, Recovery, Reply, Statement};
 use crate::time::{later, sooner};
 
-use call::{Call, Insert, in_vain};
+use call::{Call, Insert, in_vain, overloaded};
 use recovering::next_recovery;
+use waiting::Waiting;
 
-pub(crate) use batch::{batches, partly};
+pub(crate) use bulk::Bulk;
 pub(crate) use call::{CallId, Request, Response};
 pub use recovering::RecoveredStale;
-
-/// How long a caller waits at most, by default.
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) use rules::Rules;
+#[cfg(any(feature = "blocking", feature = "async"))]
+pub(crate) use rules::queue_knobs;
 
 /// What happened.
 #[derive(Debug)]
@@ -59,6 +62,7 @@ pub(crate) enum Output {
 enum Purpose {
     Check,
     Enqueue(Vec<Insert>),
+    Reserve(Insert),
     Notify(Vec<(CallId, Response)>),
     Stale(CallId, RecoveredStale),
     Recover(CallId, RecoveredStale),
@@ -68,9 +72,10 @@ enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Producer {
     channel: String,
+    rules: Rules,
     link: LinkState<Purpose>,
     checked: bool,
-    waiting: VecDeque<Call>,
+    waiting: Waiting,
     /// Committed rows whose notification is not sent yet.
     stored: Vec<(CallId, Response)>,
     /// The recovery that goes on: what it has done, and the rows that it found.
@@ -86,12 +91,13 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    pub(crate) fn new(channel: String, seed: u64, now: Instant) -> Self {
+    pub(crate) fn new(channel: String, rules: Rules, seed: u64, now: Instant) -> Self {
         Self {
             channel,
+            rules,
             link: LinkState::new(seed, now),
             checked: false,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             stored: Vec::new(),
             recovery: None,
             ready: BTreeSet::new(),
@@ -107,15 +113,21 @@ impl Producer {
     pub(crate) fn input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Tick => {}
-            Input::Call(id, request) => {
-                self.waiting.push_back(Call { id, request, deadline: later(now, CALL_TIMEOUT) });
-            }
+            Input::Call(id, request) => self.called(now, id, request),
             Input::Connected(epoch) if self.link.is_current(epoch) => self.link.up(),
             Input::Connected(_) => {}
             Input::Lost(epoch, fault) => self.lost(now, epoch, &fault),
             Input::Reply(id, reply) => self.replied(now, id, reply),
             Input::Closed => self.closed = true,
         }
+    }
+
+    fn called(&mut self, now: Instant, id: CallId, request: Request) {
+        if self.waiting.is_full_for(&request, self.rules.max_waiting) {
+            return self.answer(id, Err(overloaded(self.rules.max_waiting)));
+        }
+        let deadline = later(now, self.rules.timeout);
+        self.waiting.push(Call { id, request, deadline, numbers: None });
     }
 
     pub(crate) fn output(&mut self, now: Instant) -> Option<Output> {
@@ -129,9 +141,8 @@ impl Producer {
         if self.stopped {
             return None;
         }
-        let calls = self.waiting.iter().map(|call| call.deadline).min();
         let link = if self.wants_link() { self.link.deadline() } else { None };
-        sooner(calls, link)
+        sooner(self.waiting.deadline(), link)
     }
 
     fn advance(&mut self, now: Instant) {
@@ -179,12 +190,19 @@ impl Producer {
         }
         let inserts = self.gather();
         if inserts.is_empty() {
-            // What stopped the gathering was a call of another kind.
-            let call = self.waiting.pop_front()?;
-            return Some(next_recovery(call.id, RecoveredStale::default(), Vec::new()));
+            return self.next_alone();
         }
-        let rows = inserts.iter().flat_map(|call| call.jobs.iter().cloned()).collect();
-        Some((Statement::Enqueue(Enqueue { rows }), Purpose::Enqueue(inserts)))
+        let calls = inserts.iter().map(|insert| insert.jobs.clone()).collect();
+        Some((Statement::Enqueue(Enqueue { calls }), Purpose::Enqueue(inserts)))
+    }
+
+    /// What stopped the gathering: a call of another kind, or one that is large enough by itself.
+    fn next_alone(&mut self) -> Option<(Statement, Purpose)> {
+        let Call { id, request, deadline, numbers } = self.waiting.pop()?;
+        Some(match request {
+            Request::Enqueue(jobs) => Self::copying(Insert { id, jobs, deadline }, numbers),
+            Request::Probe | Request::RecoverStale => next_recovery(id, RecoveredStale::default(), Vec::new()),
+        })
     }
 
     fn replied(&mut self, now: Instant, id: StatementId, reply: Result<Reply, Fault>) {
@@ -220,7 +238,8 @@ impl Producer {
                     Err(error) => self.refuse_all(&error),
                 }
             }
-            (Purpose::Enqueue(calls), Reply::Enqueued(ids)) => self.stored_rows(calls, ids),
+            (Purpose::Enqueue(calls), Reply::Enqueued(ids)) => self.stored_rows(calls, &ids),
+            (Purpose::Reserve(insert), Reply::Reserved(numbers)) => self.reserved(insert, numbers),
             (Purpose::Notify(answers), _) => self.answer_all(answers),
             (Purpose::Stale(id, done), Reply::Stale(rows)) => self.found_stale(id, done, rows),
             (Purpose::Recover(id, done), Reply::Recovered(rows)) => self.recovered(id, done, rows),
@@ -244,11 +263,7 @@ impl Producer {
         if matches!(fault.kind, FaultKind::Fatal(_)) {
             self.refuse_all(&fault.to_error("connecting the queue"));
         }
-        let is_probe = |call: &Call| matches!(call.request, Request::Probe);
-        let (probes, calls) = std::mem::take(&mut self.waiting).into_iter().partition(is_probe);
-        self.waiting = calls;
-        let probes: VecDeque<Call> = probes;
-        for probe in probes {
+        for probe in self.waiting.take_probes() {
             self.answer(probe.id, Err(fault.to_error("connecting the queue")));
         }
     }
@@ -262,6 +277,8 @@ impl Producer {
                 }
             }
             Purpose::Enqueue(calls) => self.insert_failed(now, calls, fault),
+            // Whatever became of the numbers, no job was sent.
+            Purpose::Reserve(insert) => self.insert_failed(now, vec![insert], &fault.clone().not_sent()),
             // The rows are committed. Workers find them when they poll.
             Purpose::Notify(answers) => self.answer_all(answers),
             // Nothing is lost by it, and what was put back already is counted nowhere else.
@@ -272,14 +289,13 @@ impl Producer {
     }
 
     fn give_up_late_calls(&mut self, now: Instant) {
-        while let Some(late) = self.waiting.iter().position(|call| call.deadline <= now) {
-            let Some(call) = self.waiting.remove(late) else { return };
+        while let Some(call) = self.waiting.pop_late(now) {
             self.answer(call.id, Err(in_vain(&call.request)));
         }
     }
 
     fn refuse_all(&mut self, error: &Error) {
-        for call in std::mem::take(&mut self.waiting) {
+        for call in self.waiting.take_all() {
             self.answer(call.id, Err(Error::new(error.kind(), error.to_string())));
         }
     }

@@ -1,12 +1,12 @@
 //! A job about to be enqueued.
 #![deny(clippy::disallowed_methods)]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::value::to_raw_value;
 
 use crate::error::{Error, ErrorKind};
-use crate::limits::{MAX_DELAY, MAX_PAYLOAD};
+use crate::limits::{MAX_DELAY, MAX_DUE};
 use crate::panic_boundary::guarded;
 use crate::statement::NewJob;
 use crate::task::check_kind;
@@ -31,6 +31,7 @@ use crate::{JobId, Priority, Task};
 pub struct Submit<'a, T> {
     task: Held<'a, T>,
     delay: Duration,
+    due_at: Option<SystemTime>,
     priority: Option<Priority>,
 }
 
@@ -40,6 +41,15 @@ enum Held<'a, T> {
     Owned(T),
 }
 
+impl<T> Held<'_, T> {
+    fn borrow(&self) -> &T {
+        match self {
+            Held::Borrowed(task) => task,
+            Held::Owned(task) => task,
+        }
+    }
+}
+
 impl<'a, T: Task> Submit<'a, T> {
     /// A job for `task`, due at once, with the task's own priority.
     pub fn new(task: &'a T) -> Self {
@@ -47,9 +57,38 @@ impl<'a, T: Task> Submit<'a, T> {
     }
 
     /// Makes the job due after `delay`, by the database's clock; at most 100 years, longer delays are cut.
+    ///
+    /// Takes the place of an instant that was set by [`due_at`](Self::due_at).
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay.min(MAX_DELAY);
+        self.due_at = None;
+        self
+    }
+
+    /// Makes the job due at an instant, which is stored as given, to the microsecond. The database compares it with its
+    /// own clock, so this program's clock plays no part. A past instant makes the job ready at once.
+    ///
+    /// Instants before 1970 count as 1970, and those after the year 9999 as its end. Takes the place of a
+    /// [`delay`](Self::delay).
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { who: String }
+    /// # impl venturi::Task for Remind { const KIND: &'static str = "remind"; type Carry = (); }
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use venturi::Submit;
+    ///
+    /// let remind = Remind { who: "Ada".into() };
+    /// let job = Submit::new(&remind).due_at(UNIX_EPOCH + Duration::from_secs(4_102_444_800));
+    /// ```
+    #[must_use]
+    pub fn due_at(mut self, instant: impl Into<SystemTime>) -> Self {
+        // What the client would have to compute beyond this range could overflow.
+        let since = instant.into().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.due_at = Some(UNIX_EPOCH + since.min(MAX_DUE));
+        self.delay = Duration::ZERO;
         self
     }
 
@@ -60,44 +99,47 @@ impl<'a, T: Task> Submit<'a, T> {
         self
     }
 
-    /// The row to insert.
-    pub(crate) fn into_job(self) -> Result<NewJob, Error> {
+    /// The row to insert, with at most so many bytes of payload.
+    pub(crate) fn into_job(self, max_payload: usize) -> Result<NewJob, Error> {
         check_kind(T::KIND)?;
-        let task = match &self.task {
-            Held::Borrowed(task) => *task,
-            Held::Owned(task) => task,
+        let Self { task, delay, due_at, priority } = self;
+        let write = move || {
+            // Dropped in here as well.
+            let task = task;
+            let task = task.borrow();
+            (to_raw_value(task), priority.unwrap_or_else(|| task.priority()))
         };
-        let (payload, priority) = guarded(|| (to_raw_value(task), self.priority.unwrap_or_else(|| task.priority())))
-            .map_err(|panic| {
-                Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND))
-            })?;
+        let (payload, priority) = guarded(write).map_err(|panic| {
+            Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND))
+        })?;
         let payload = payload.map_err(|error| {
             Error::new(ErrorKind::Payload, format!("the task {} cannot be written as JSON", T::KIND))
                 .with_source(error.into())
         })?;
         let size = payload.get().len();
-        if size > MAX_PAYLOAD {
+        if size > max_payload {
             return Err(Error::new(
                 ErrorKind::Payload,
                 format!(
-                    "the payload of {} has {size} bytes, at most {MAX_PAYLOAD} are stored; store the data elsewhere and enqueue its name",
+                    "the payload of {} has {size} bytes, at most {max_payload} are stored; store the data elsewhere and enqueue its name",
                     T::KIND
                 ),
             ));
         }
-        Ok(NewJob { kind: T::KIND.into(), priority, payload, dedup_key: None, delay: self.delay.as_secs_f64() })
+        let delay = delay.as_secs_f64();
+        Ok(NewJob { kind: T::KIND.into(), priority, payload, dedup_key: None, delay, due_at })
     }
 }
 
 impl<'a, T: Task> From<&'a T> for Submit<'a, T> {
     fn from(task: &'a T) -> Self {
-        Self { task: Held::Borrowed(task), delay: Duration::ZERO, priority: None }
+        Self { task: Held::Borrowed(task), delay: Duration::ZERO, due_at: None, priority: None }
     }
 }
 
 impl<T: Task> From<T> for Submit<'static, T> {
     fn from(task: T) -> Self {
-        Self { task: Held::Owned(task), delay: Duration::ZERO, priority: None }
+        Self { task: Held::Owned(task), delay: Duration::ZERO, due_at: None, priority: None }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::statement::NewJob;
+use crate::statement::{NewJobs, Numbers};
 
 use super::RecoveredStale;
 
@@ -16,8 +16,8 @@ pub(crate) type CallId = u64;
 pub(crate) enum Request {
     /// To know whether the queue can be used.
     Probe,
-    /// These rows inserted.
-    Enqueue(Vec<NewJob>),
+    /// These rows inserted, all or none.
+    Enqueue(NewJobs),
     /// Claims whose leases ran out put back.
     RecoverStale,
 }
@@ -36,13 +36,15 @@ pub(super) struct Call {
     pub(super) id: CallId,
     pub(super) request: Request,
     pub(super) deadline: Instant,
+    /// Of many rows: the numbers that were reserved for them.
+    pub(super) numbers: Option<Numbers>,
 }
 
 /// A call whose rows are being inserted.
 #[derive(Debug)]
 pub(super) struct Insert {
     pub(super) id: CallId,
-    pub(super) jobs: Vec<NewJob>,
+    pub(super) jobs: NewJobs,
     pub(super) deadline: Instant,
 }
 
@@ -53,4 +55,10 @@ pub(super) fn in_vain(request: &Request) -> Error {
         Request::Enqueue(_) => Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}")),
         Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
     }
+}
+
+/// What to tell a caller whose request is not even taken.
+pub(super) fn overloaded(most: usize) -> Error {
+    let why = format!("the calls that wait for the server hold more than {most} bytes already; try again later");
+    Error::new(ErrorKind::Overloaded, format!("nothing was enqueued: {why}"))
 }

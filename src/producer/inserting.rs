@@ -6,28 +6,37 @@ use std::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
 
-use super::Producer;
-use super::batch::{MAX_BYTES, MAX_ROWS, size};
+use crate::statement::{CopyJobs, NewId, Numbers, Statement};
+
+use super::bulk::MAX_BYTES;
 use super::call::{Call, Insert, Request, Response};
+use super::{Producer, Purpose};
+
+/// The most rows that calls share in one insert; more calls wait for the next.
+const MAX_ROWS: usize = 1_000;
+
+/// Calls of so many rows are copied. Measured beside an INSERT of the same rows: see `benches/enqueue.rs`.
+pub(super) const COPY_FROM: usize = 2_000;
 
 impl Producer {
-    /// The calls of the next insert; probes are answered on the way.
+    /// The calls of the next insert; probes are answered on the way. None when the first call is of another kind, or
+    /// has so many rows that it is copied.
     pub(super) fn gather(&mut self) -> Vec<Insert> {
         let mut inserts: Vec<Insert> = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
-        while let Some(Call { request, .. }) = self.waiting.front() {
+        while let Some(Call { request, .. }) = self.waiting.first() {
             let (more, larger) = match request {
                 Request::Probe => (0, 0),
-                Request::Enqueue(jobs) => (jobs.len(), jobs.iter().map(size).sum()),
-                Request::RecoverStale => break,
+                Request::Enqueue(jobs) if jobs.len() < COPY_FROM => (jobs.len(), jobs.bytes()),
+                Request::Enqueue(_) | Request::RecoverStale => break,
             };
             let full = rows + more > MAX_ROWS || bytes + larger > MAX_BYTES || self.alone > 0;
             if more > 0 && !inserts.is_empty() && full {
                 break;
             }
-            let Some(Call { id, request, deadline }) = self.waiting.pop_front() else { break };
+            let Some(Call { id, request, deadline, .. }) = self.waiting.pop() else { break };
             match request {
-                Request::Enqueue(jobs) if !jobs.is_empty() => {
+                Request::Enqueue(jobs) if jobs.len() > 0 => {
                     rows += more;
                     bytes += larger;
                     inserts.push(Insert { id, jobs, deadline });
@@ -40,14 +49,34 @@ impl Producer {
         inserts
     }
 
-    pub(super) fn stored_rows(&mut self, inserts: Vec<Insert>, ids: Vec<i64>) {
-        let mut ids = ids.into_iter();
+    /// The numbers first, since a COPY tells none.
+    pub(super) fn copying(insert: Insert, numbers: Option<Numbers>) -> (Statement, Purpose) {
+        let jobs = insert.jobs.clone();
+        match numbers {
+            Some(numbers) => (Statement::Copy(CopyJobs { jobs, numbers }), Purpose::Enqueue(vec![insert])),
+            None => (Statement::Reserve(i32::try_from(jobs.len()).unwrap_or(i32::MAX)), Purpose::Reserve(insert)),
+        }
+    }
+
+    pub(super) fn reserved(&mut self, insert: Insert, numbers: Numbers) {
+        let Insert { id, jobs, deadline } = insert;
+        self.waiting.push_first(Call { id, request: Request::Enqueue(jobs), deadline, numbers: Some(numbers) });
+    }
+
+    pub(super) fn stored_rows(&mut self, inserts: Vec<Insert>, ids: &[NewId]) {
+        let mut rest = ids;
         for insert in inserts {
-            for job in &insert.jobs {
-                self.announce(job.kind.to_string(), job.delay);
+            let (own, others) = rest.split_at(insert.jobs.len().min(rest.len()));
+            rest = others;
+            let response = Response::Enqueued(own.iter().map(|it| it.id).collect());
+            if !self.rules.notify {
+                self.answer(insert.id, Ok(response));
+                continue;
             }
-            let own = ids.by_ref().take(insert.jobs.len()).collect();
-            self.stored.push((insert.id, Response::Enqueued(own)));
+            for (job, id) in insert.jobs.rows().iter().zip(own) {
+                self.announce(&job.kind, id.due_in.unwrap_or_default());
+            }
+            self.stored.push((insert.id, response));
         }
     }
 
@@ -89,7 +118,7 @@ impl Producer {
 
     fn wait_again(&mut self, inserts: Vec<Insert>) {
         for Insert { id, jobs, deadline } in inserts.into_iter().rev() {
-            self.waiting.push_front(Call { id, request: Request::Enqueue(jobs), deadline });
+            self.waiting.push_first(Call { id, request: Request::Enqueue(jobs), deadline, numbers: None });
         }
     }
 }

@@ -20,12 +20,15 @@ impl Producer {
         Statement::Notify { channel: self.channel.clone(), payload: notification::encode(&kinds, due_in) }
     }
 
-    pub(super) fn announce(&mut self, kind: String, delay: f64) {
-        if delay > 0.0 {
-            let soonest = self.due.entry(kind).or_insert(delay);
-            *soonest = soonest.min(delay);
+    pub(super) fn announce(&mut self, kind: &str, due_in: f64) {
+        if due_in <= 0.0 {
+            if !self.ready.contains(kind) {
+                self.ready.insert(kind.to_owned());
+            }
+        } else if let Some(soonest) = self.due.get_mut(kind) {
+            *soonest = soonest.min(due_in);
         } else {
-            self.ready.insert(kind);
+            self.due.insert(kind.to_owned(), due_in);
         }
     }
 }

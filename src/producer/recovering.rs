@@ -38,7 +38,7 @@ impl Producer {
                 done.dead += 1;
             } else {
                 done.repended += 1;
-                self.announce(row.kind, row.delay);
+                self.announce(&row.kind, row.delay);
             }
         }
         if nothing {

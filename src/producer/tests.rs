@@ -1,13 +1,15 @@
 //! The producer's rules in simulated time.
 
-use super::batch::MAX_BYTES;
+use std::time::Duration;
+
+use super::inserting::COPY_FROM;
 use super::*;
 use crate::Priority;
 use crate::error::ErrorKind;
 use crate::fault::OutcomeKnown;
 use crate::job::RunId;
 use crate::migration::latest;
-use crate::statement::{NewJob, Recover, Recovered, StaleRow};
+use crate::statement::{NewId, NewJob, NewJobs, Numbers, Recover, Recovered, StaleRow};
 
 /// A producer with its clock, its answers and the statement in flight.
 struct Desk {
@@ -22,10 +24,14 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
+        Self::with(Rules::default())
+    }
+
+    fn with(rules: Rules) -> Self {
         #[expect(clippy::disallowed_methods, reason = "the simulated clock has to start somewhere")]
         let now = Instant::now();
         Self {
-            producer: Producer::new("venturi".into(), 1, now),
+            producer: Producer::new("venturi".into(), rules, 1, now),
             now,
             epoch: 0,
             in_flight: None,
@@ -37,7 +43,11 @@ impl Desk {
 
     /// Connected, and the schema checked.
     fn ready() -> Self {
-        let mut desk = Self::new();
+        Self::ready_with(Rules::default())
+    }
+
+    fn ready_with(rules: Rules) -> Self {
+        let mut desk = Self::with(rules);
         desk.tell(Input::Call(0, Request::Probe));
         desk.tell(Input::Connected(desk.epoch));
         desk.reply(Reply::Version { version: latest(), compatible_from: 1 });
@@ -69,7 +79,35 @@ impl Desk {
     }
 
     fn enqueue(&mut self, id: CallId, delay: f64) {
-        self.tell(Input::Call(id, Request::Enqueue(vec![job("a", delay)])));
+        self.tell(Input::Call(id, Request::Enqueue(NewJobs::new(vec![job("a", delay)]))));
+    }
+
+    fn enqueue_many(&mut self, id: CallId, count: usize) {
+        let rows = (0..count).map(|_| job("a", 0.0)).collect();
+        self.tell(Input::Call(id, Request::Enqueue(NewJobs::new(rows))));
+    }
+
+    /// Numbers for a call that is copied.
+    fn reserve(&mut self) {
+        let Statement::Reserve(count) = *self.sent() else { panic!("{:?}", self.sent()) };
+        self.reply(Reply::Reserved(Numbers { ids: (1..=i64::from(count)).collect(), at: 0 }));
+    }
+
+    /// As the server's part and the statement's reading do it.
+    fn copy(&mut self) {
+        let Statement::Copy(copy) = self.sent() else { panic!("{:?}", self.sent()) };
+        let ids = copy.numbers.ids.iter().map(|id| NewId { id: *id, due_in: None }).collect();
+        self.reply(Reply::Enqueued(ids));
+    }
+
+    fn cut(&mut self) {
+        self.tell(Input::Lost(self.epoch, Fault::link("cut")));
+        self.in_flight = None;
+    }
+
+    fn connect_again(&mut self) {
+        self.pass(Duration::from_secs(1));
+        self.tell(Input::Connected(self.epoch));
     }
 
     fn sent(&self) -> &Statement {
@@ -78,7 +116,7 @@ impl Desk {
 
     fn rows(&self) -> usize {
         match self.sent() {
-            Statement::Enqueue(enqueue) => enqueue.rows.len(),
+            Statement::Enqueue(enqueue) => enqueue.len(),
             other => panic!("{other:?}"),
         }
     }
@@ -89,7 +127,9 @@ impl Desk {
     }
 
     fn store(&mut self) {
-        let ids = (1..=i64::try_from(self.rows()).unwrap()).collect();
+        let Statement::Enqueue(enqueue) = self.sent() else { panic!("{:?}", self.sent()) };
+        let jobs = enqueue.calls.iter().flat_map(NewJobs::rows);
+        let ids = (1..).zip(jobs).map(|(id, job)| NewId { id, due_in: Some(job.delay) }).collect();
         self.reply(Reply::Enqueued(ids));
     }
 
@@ -111,11 +151,12 @@ impl Desk {
 
 fn job(kind: &str, delay: f64) -> NewJob {
     NewJob {
-        kind: kind.to_owned(),
+        kind: kind.to_owned().into(),
         priority: Priority::Normal,
         payload: serde_json::value::to_raw_value(&1).unwrap(),
         dedup_key: None,
         delay,
+        due_at: None,
     }
 }
 
@@ -319,28 +360,104 @@ fn expired_claims_are_recovered_pass_by_pass_with_their_failures_counted() {
 }
 
 #[test]
-fn a_batch_is_bounded_in_rows_and_in_bytes() {
-    let lengths = |payloads: &[usize]| {
-        let job = |bytes: &usize| NewJob {
-            kind: "noop".to_owned(),
-            priority: Priority::Normal,
-            payload: serde_json::value::to_raw_value(&"x".repeat(bytes - 2)).unwrap(),
-            dedup_key: None,
-            delay: 0.0,
-        };
-        batches(payloads.iter().map(job).collect()).map(|batch| batch.len()).collect::<Vec<_>>()
-    };
-    assert_eq!(lengths(&[2; 2_500]), [1_000, 1_000, 500]);
-    assert_eq!(lengths(&[1_000_000; 17]), [8, 8, 1]);
-    assert_eq!(lengths(&[MAX_BYTES, 2, MAX_BYTES + 1, 2]), [1, 1, 1, 1]);
-    assert!(lengths(&[]).is_empty());
+fn many_rows_are_copied_under_numbers_that_were_reserved() {
+    let mut desk = Desk::ready();
+    desk.enqueue_many(1, COPY_FROM);
+    desk.reserve();
+    desk.copy();
+    assert!(matches!(desk.sent(), Statement::Notify { .. }));
+    desk.reply(Reply::Done);
+    let Response::Enqueued(ids) = desk.answers[&1].as_ref().unwrap() else { panic!() };
+    assert_eq!((ids.len(), ids[0], ids.is_sorted()), (COPY_FROM, 1, true));
 }
 
 #[test]
-fn a_call_that_was_half_done_must_not_be_repeated() {
-    let refused = || Error::new(ErrorKind::NotEnqueued, "no");
-    assert!(partly(0, 2_000, refused()).is_retryable());
-    let half = partly(1_000, 2_000, refused());
-    assert_eq!(half.kind(), ErrorKind::Unknown);
-    assert!(half.to_string().starts_with("the first 1000 of 2000 jobs are enqueued"), "{half}");
+fn a_copy_shares_nothing_with_the_calls_around_it_and_keeps_its_place() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.enqueue(2, 0.0);
+    desk.enqueue_many(3, COPY_FROM);
+    desk.enqueue(4, 0.0);
+    for rows in [1, 1] {
+        assert_eq!(desk.rows(), rows);
+        desk.store();
+        desk.reply(Reply::Done);
+    }
+    desk.reserve();
+    desk.copy();
+    desk.reply(Reply::Done);
+    assert_eq!(desk.rows(), 1);
+}
+
+#[test]
+fn a_copy_whose_reply_was_lost_is_unknown_and_lost_numbers_are_not() {
+    let mut desk = Desk::ready();
+    desk.enqueue_many(1, COPY_FROM);
+    desk.cut();
+    assert!(desk.answers.is_empty(), "only numbers were asked for");
+    desk.connect_again();
+    desk.reserve();
+    desk.cut();
+    assert_eq!(desk.failure(1), ErrorKind::Unknown);
+    desk.connect_again();
+    assert!(desk.in_flight.is_none(), "it is not stored again");
+}
+
+#[test]
+fn a_copy_that_is_refused_for_now_is_copied_under_new_numbers() {
+    let mut desk = Desk::ready();
+    desk.enqueue_many(1, COPY_FROM);
+    desk.reserve();
+    desk.refuse(FaultKind::Transient);
+    desk.pass(Duration::from_millis(200));
+    desk.reserve();
+    desk.refuse(FaultKind::Statement);
+    assert_eq!(desk.failure(1), ErrorKind::NotEnqueued);
+}
+
+#[test]
+fn calls_that_wait_hold_no_more_memory_than_they_may() {
+    let mut desk = Desk::ready_with(Rules { max_waiting: 10_000, ..Rules::default() });
+    desk.cut();
+    for id in 1..=100 {
+        desk.enqueue(id, 0.0);
+    }
+    let refused: Vec<CallId> = desk.answers.keys().copied().collect();
+    assert!(refused.len() > 60 && refused.is_sorted() && refused.ends_with(&[100]), "{refused:?}");
+    assert!(refused.iter().all(|id| desk.failure(*id) == ErrorKind::Overloaded));
+    desk.connect_again();
+    desk.store();
+    desk.reply(Reply::Done);
+    assert_eq!(desk.answers.values().filter(|answer| answer.is_ok()).count(), 100 - refused.len());
+    desk.enqueue(101, 0.0);
+    assert_eq!(desk.rows(), 1, "there is room again");
+}
+
+#[test]
+fn a_call_that_waits_for_nobody_is_taken_whatever_its_size() {
+    let mut desk = Desk::ready_with(Rules { max_waiting: 0, ..Rules::default() });
+    desk.enqueue_many(1, 50);
+    desk.enqueue(2, 0.0);
+    assert_eq!((desk.rows(), desk.answers.len()), (50, 0), "one is on its way, one waits");
+    desk.enqueue(3, 0.0);
+    assert_eq!(desk.failure(3), ErrorKind::Overloaded);
+}
+
+#[test]
+fn a_call_waits_as_long_as_the_queue_was_told() {
+    let mut desk = Desk::ready_with(Rules { timeout: Duration::from_millis(300), ..Rules::default() });
+    desk.cut();
+    desk.enqueue(1, 0.0);
+    desk.pass(Duration::from_millis(299));
+    assert!(desk.answers.is_empty());
+    desk.pass(Duration::from_millis(1));
+    assert_eq!(desk.failure(1), ErrorKind::NotEnqueued);
+}
+
+#[test]
+fn a_queue_that_tells_nobody_answers_at_the_commit() {
+    let mut desk = Desk::ready_with(Rules { notify: false, ..Rules::default() });
+    desk.enqueue(1, 0.0);
+    desk.store();
+    assert!(desk.answers[&1].is_ok() && desk.in_flight.is_none());
 }

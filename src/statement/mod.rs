@@ -2,6 +2,7 @@
 //! front-ends. What a statement does is told at the head of its file in `src/sql`.
 #![deny(clippy::disallowed_methods)]
 
+mod copy;
 mod reply;
 mod request;
 #[cfg(test)]
@@ -13,10 +14,13 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-pub(crate) use reply::{ClaimReply, Malformed, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply};
+pub(crate) use copy::{CopyJobs, Encoded};
+pub(crate) use reply::{
+    ClaimReply, Malformed, NewId, Numbers, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply,
+};
 pub(crate) use request::{
-    Bounds, Checkpoint, Claim, Ending, Enqueue, History, NewJob, Promote, Recover, Recovery, Renew, Settle, Settlement,
-    Stale, Survey,
+    Bounds, Checkpoint, Claim, Ending, Enqueue, History, NewJob, NewJobs, Promote, Recover, Recovery, Renew, Settle,
+    Settlement, Stale, Survey,
 };
 pub(crate) use text::{Text, Texts, render};
 
@@ -46,13 +50,15 @@ SET client_min_messages = warning";
 /// use for a server that takes no writes, whatever the settings want.
 pub(crate) const IS_READ_ONLY: &str = "SHOW transaction_read_only";
 
-pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
+pub(crate) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
-/// One text and its parameters.
+/// One text and what goes with it.
 #[derive(Debug)]
-pub(crate) struct Command {
+pub(crate) struct Command<'a> {
     pub(crate) text: Text,
-    pub(crate) params: Vec<Param>,
+    pub(crate) params: Vec<Param<'a>>,
+    /// Of a `COPY … FROM STDIN`: what is copied.
+    pub(crate) data: Option<Encoded>,
 }
 
 /// What the engine or a queue wants from the database.
@@ -72,6 +78,9 @@ pub(crate) enum Statement {
         worker: Arc<str>,
     },
     Enqueue(Enqueue),
+    /// Numbers for so many new jobs.
+    Reserve(i32),
+    Copy(CopyJobs),
     Checkpoint(Checkpoint),
     History(History),
     Notify {
@@ -82,10 +91,16 @@ pub(crate) enum Statement {
     Listen,
 }
 
+impl<'a> Command<'a> {
+    fn new(text: Text, params: Vec<Param<'a>>) -> Self {
+        Self { text, params, data: None }
+    }
+}
+
 impl Statement {
     /// What to send, in this order; more than one: as one transaction.
-    pub(crate) fn commands(&self) -> Vec<Command> {
-        let one = |text, params| vec![Command { text, params }];
+    pub(crate) fn commands(&self) -> Vec<Command<'_>> {
+        let one = |text, params| vec![Command::new(text, params)];
         match self {
             Self::Exchange { settle, claim } => exchange(settle.as_ref(), claim.as_ref()),
             Self::Stale(stale) => one(Text::Stale, stale.params()),
@@ -95,6 +110,8 @@ impl Statement {
             Self::Renew(renew) => one(Text::Renew, renew.params()),
             Self::Held { worker } => one(Text::Held, vec![Box::new(worker.to_string())]),
             Self::Enqueue(enqueue) => one(Text::Enqueue, enqueue.params()),
+            Self::Reserve(count) => one(Text::Reserve, vec![Box::new(*count)]),
+            Self::Copy(copy) => copy.commands(),
             Self::Checkpoint(checkpoint) => one(Text::Checkpoint, checkpoint.params()),
             Self::History(history) => one(Text::History, history.params()),
             Self::Notify { channel, payload } => {
@@ -110,18 +127,22 @@ impl Statement {
         if let Self::Exchange { settle, claim } = self {
             return reply::exchange(settle.is_some(), claim.is_some(), results);
         }
+        if let Self::Copy(copy) = self {
+            return Ok(Reply::Enqueued(copy.ids()));
+        }
         let [rows] = results else {
             return Err(ReadError::new(format!("{} results of one command", results.len())));
         };
         match self {
-            Self::Exchange { .. } | Self::Notify { .. } | Self::Listen => Ok(Reply::Done),
+            Self::Exchange { .. } | Self::Copy(_) | Self::Notify { .. } | Self::Listen => Ok(Reply::Done),
             Self::Stale(_) => reply::stale(rows),
             Self::Recover(_) => reply::recovered(rows),
             Self::Promote(_) => reply::promoted(rows),
             Self::Survey(_) => reply::survey(rows),
             Self::Renew(_) => reply::renewed(rows),
             Self::Held { .. } => reply::held(rows),
-            Self::Enqueue(enqueue) => reply::enqueued(enqueue.rows.len(), rows),
+            Self::Enqueue(enqueue) => reply::enqueued(enqueue.len(), rows),
+            Self::Reserve(count) => reply::reserved(*count, rows),
             Self::Checkpoint(_) => Ok(Reply::Checkpointed(!rows.is_empty())),
             Self::History(_) => reply::history(rows),
             Self::Check => reply::version(rows),
@@ -143,6 +164,8 @@ impl Statement {
             Self::Renew(_) => "renew",
             Self::Held { .. } => "held",
             Self::Enqueue(_) => "enqueue",
+            Self::Reserve(_) => "reserve",
+            Self::Copy(_) => "copy",
             Self::Checkpoint(_) => "checkpoint",
             Self::History(_) => "history",
             Self::Notify { .. } => "notify",
@@ -153,8 +176,8 @@ impl Statement {
 }
 
 /// The settlement first: the claim then sees its slots' jobs gone, and what came back ready.
-fn exchange(settle: Option<&Settle>, claim: Option<&Claim>) -> Vec<Command> {
-    let settle = settle.map(|settle| Command { text: Text::Settle, params: settle.params() });
-    let claim = claim.map(|claim| Command { text: claim.text(), params: claim.params() });
+fn exchange<'a>(settle: Option<&'a Settle>, claim: Option<&'a Claim>) -> Vec<Command<'a>> {
+    let settle = settle.map(|settle| Command::new(Text::Settle, settle.params()));
+    let claim = claim.map(|claim| Command::new(claim.text(), claim.params()));
     settle.into_iter().chain(claim).collect()
 }

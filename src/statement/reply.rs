@@ -35,12 +35,29 @@ pub(crate) enum Reply {
     Renewed(Vec<(RunId, bool)>),
     Held(Vec<RunId>),
     /// In the order of the request.
-    Enqueued(Vec<i64>),
+    Enqueued(Vec<NewId>),
+    Reserved(Numbers),
     Version {
         version: i32,
         compatible_from: i32,
     },
     Done,
+}
+
+/// The number of a new job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NewId {
+    pub(crate) id: i64,
+    /// Seconds until it is due; `None`, 0 and less: it is.
+    pub(crate) due_in: Option<f64>,
+}
+
+/// Numbers for new jobs, and when they were given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) ids: Vec<i64>,
+    /// By the server's clock, in microseconds since 1970.
+    pub(crate) at: i64,
 }
 
 /// What became of one result.
@@ -251,7 +268,16 @@ pub(super) fn enqueued(asked: usize, rows: &[Row]) -> Result<Reply, ReadError> {
     if rows.len() != asked {
         return Err(ReadError::new(format!("{} numbers for {asked} new jobs", rows.len())));
     }
-    Ok(Reply::Enqueued(each(rows, |row| get(row, "id"))?))
+    Ok(Reply::Enqueued(each(rows, |row| Ok(NewId { id: get(row, "id")?, due_in: seconds(row, "due_in")? }))?))
+}
+
+pub(super) fn reserved(asked: i32, rows: &[Row]) -> Result<Reply, ReadError> {
+    let row = only(rows)?;
+    let ids: Vec<i64> = get(row, "ids")?;
+    if i32::try_from(ids.len()) != Ok(asked) {
+        return Err(ReadError::new(format!("{} numbers instead of {asked}", ids.len())));
+    }
+    Ok(Reply::Reserved(Numbers { ids, at: get(row, "at")? }))
 }
 
 /// Newest first from the server, oldest first from here. An entry that cannot be read is left out: a handler can do

@@ -1,10 +1,11 @@
 //! What is asked, and how it becomes parameters: one array per column, so that a statement takes any number of rows.
 #![deny(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio_postgres::types::Json as AsJson;
+use tokio_postgres::types::{Json as AsJson, ToSql};
 
 use crate::Priority;
 use crate::job::{Json, RunId};
@@ -85,12 +86,12 @@ impl Claim {
         if self.bounds.is_some() { Text::ClaimFrom } else { Text::Claim }
     }
 
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         debug_assert!(
             self.kinds.len() == self.leases.len() && self.kinds.len() == self.room.len(),
             "each kind has its lease and its room"
         );
-        let mut params: Vec<Param> = vec![
+        let mut params: Vec<Param<'_>> = vec![
             Box::new(self.worker.to_string()),
             Box::new(self.leases.iter().copied().map(seconds).collect::<Vec<_>>()),
             Box::new(self.kinds.clone()),
@@ -118,12 +119,12 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         vec![
             Box::new(self.worker.to_string()),
             Box::new(self.id.job),
             Box::new(self.id.run),
-            Box::new(AsJson(self.carry.clone())),
+            Box::new(AsJson(&*self.carry)),
         ]
     }
 }
@@ -136,7 +137,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         vec![Box::new(self.job), Box::new(self.most)]
     }
 }
@@ -163,7 +164,7 @@ pub(crate) struct Settlement {
 
 impl Settle {
     /// Rows are locked in the order in which they come, so they go in the order of their ids.
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         let mut rows: Vec<&Settlement> = self.rows.iter().collect();
         rows.sort_by_key(|row| row.id);
         vec![
@@ -172,9 +173,9 @@ impl Settle {
             column(&rows, |row| row.id.run),
             column(&rows, |row| row.outcome.code()),
             column(&rows, |row| seconds(row.delay)),
-            column(&rows, |row| row.note.clone()),
-            column(&rows, |row| row.attachment.clone().map(AsJson)),
-            column(&rows, |row| row.carry.clone().map(AsJson)),
+            column(&rows, |row| row.note.as_deref()),
+            column(&rows, |row| row.attachment.as_deref().map(AsJson)),
+            column(&rows, |row| row.carry.as_deref().map(AsJson)),
         ]
     }
 }
@@ -189,7 +190,7 @@ pub(crate) struct Stale {
 }
 
 impl Stale {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         vec![Box::new(seconds(self.look_back)), Box::new(self.most), Box::new(self.worker.to_string())]
     }
 }
@@ -211,13 +212,13 @@ pub(crate) struct Recovery {
 }
 
 impl Recover {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         let mut rows: Vec<&Recovery> = self.rows.iter().collect();
         rows.sort_by_key(|row| row.id);
         vec![
             column(&rows, |row| row.id.job),
             column(&rows, |row| row.id.run),
-            column(&rows, |row| row.claimed_by.clone()),
+            column(&rows, |row| row.claimed_by.as_str()),
             column(&rows, |row| row.dead),
             column(&rows, |row| seconds(row.delay)),
         ]
@@ -234,7 +235,7 @@ pub(crate) struct Promote {
 }
 
 impl Promote {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         vec![Box::new(self.kinds.clone()), Box::new(seconds(self.look_back)), Box::new(self.most)]
     }
 }
@@ -248,7 +249,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         vec![Box::new(self.kinds.clone()), Box::new(self.worker.to_string()), Box::new(seconds(self.look_back))]
     }
 }
@@ -261,7 +262,7 @@ pub(crate) struct Renew {
 }
 
 impl Renew {
-    pub(super) fn params(&self) -> Vec<Param> {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         let mut rows: Vec<&(RunId, f64)> = self.rows.iter().collect();
         rows.sort_by_key(|(id, _)| *id);
         vec![
@@ -273,37 +274,79 @@ impl Renew {
     }
 }
 
+/// The jobs of several calls, which become one insert.
 #[derive(Clone, Debug)]
 pub(crate) struct Enqueue {
-    pub(crate) rows: Vec<NewJob>,
+    pub(crate) calls: Vec<NewJobs>,
+}
+
+/// Jobs that are stored together. Shared, because a call keeps them until it knows that they are stored.
+#[derive(Clone, Debug)]
+pub(crate) struct NewJobs {
+    rows: Arc<Vec<NewJob>>,
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct NewJob {
-    pub(crate) kind: String,
+    pub(crate) kind: Cow<'static, str>,
     pub(crate) priority: Priority,
     pub(crate) payload: Json,
     pub(crate) dedup_key: Option<String>,
     /// Seconds from now; 0: ready at once.
     pub(crate) delay: f64,
+    /// Instead of `delay`: the instant that is stored; past ones are ready at once.
+    pub(crate) due_at: Option<SystemTime>,
+}
+
+impl NewJob {
+    /// Bytes of its payload.
+    pub(crate) fn size(&self) -> usize {
+        self.payload.get().len()
+    }
+}
+
+impl NewJobs {
+    pub(crate) fn new(rows: Vec<NewJob>) -> Self {
+        let bytes = rows.iter().map(NewJob::size).sum();
+        Self { rows: Arc::new(rows), bytes }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of the payloads.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn rows(&self) -> &[NewJob] {
+        &self.rows
+    }
 }
 
 impl Enqueue {
-    pub(super) fn params(&self) -> Vec<Param> {
-        let rows: Vec<&NewJob> = self.rows.iter().collect();
+    pub(crate) fn len(&self) -> usize {
+        self.calls.iter().map(NewJobs::len).sum()
+    }
+
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
+        let rows: Vec<&NewJob> = self.calls.iter().flat_map(NewJobs::rows).collect();
         vec![
-            column(&rows, |row| row.kind.clone()),
+            column(&rows, |row| &*row.kind),
             column(&rows, |row| row.priority.code()),
-            column(&rows, |row| AsJson(row.payload.clone())),
-            column(&rows, |row| row.dedup_key.clone()),
+            column(&rows, |row| AsJson(&*row.payload)),
+            column(&rows, |row| row.dedup_key.as_deref()),
             column(&rows, |row| seconds(row.delay)),
+            column(&rows, |row| row.due_at),
         ]
     }
 }
 
-fn column<R, T>(rows: &[&R], value: impl Fn(&R) -> T) -> Param
+fn column<'a, R, T>(rows: &[&'a R], value: impl Fn(&'a R) -> T) -> Param<'a>
 where
-    Vec<T>: tokio_postgres::types::ToSql + Send + Sync + 'static,
+    Vec<T>: ToSql + Send + Sync + 'a,
 {
     Box::new(rows.iter().map(|row| value(row)).collect::<Vec<T>>())
 }

@@ -22,6 +22,7 @@ mod texts;
 mod waiting;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -82,8 +83,8 @@ impl Db {
     }
 
     fn enqueue(&mut self, rows: Vec<NewJob>) -> Vec<i64> {
-        match self.ask(&Statement::Enqueue(Enqueue { rows })) {
-            Reply::Enqueued(ids) => ids,
+        match self.ask(&enqueue(rows)) {
+            Reply::Enqueued(ids) => ids.into_iter().map(|it| it.id).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -219,8 +220,15 @@ fn migrate(client: &mut Client, schema: &SchemaName) -> Result<usize, crate::Err
 fn try_ask(client: &mut impl GenericClient, texts: &Texts, statement: &Statement) -> Result<Reply, postgres::Error> {
     let mut transaction = client.transaction()?;
     let mut results = Vec::new();
-    for Command { text, params } in statement.commands() {
+    for Command { text, params, data } in statement.commands() {
         let sql = transaction.prepare(texts.sql(text))?;
+        if let Some(data) = data {
+            let mut writer = transaction.copy_in(&sql)?;
+            writer.write_all(data.as_ref()).unwrap();
+            writer.finish()?;
+            results.push(Vec::new());
+            continue;
+        }
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
         results.push(transaction.query(&sql, &params)?);
     }
@@ -237,7 +245,18 @@ fn json(text: &str) -> Json {
 }
 
 fn job(kind: &str) -> NewJob {
-    NewJob { kind: kind.to_owned(), priority: Priority::Normal, payload: json("{}"), dedup_key: None, delay: 0.0 }
+    NewJob {
+        kind: kind.to_owned().into(),
+        priority: Priority::Normal,
+        payload: json("{}"),
+        dedup_key: None,
+        delay: 0.0,
+        due_at: None,
+    }
+}
+
+fn enqueue(rows: Vec<NewJob>) -> Statement {
+    Statement::Enqueue(Enqueue { calls: vec![NewJobs::new(rows)] })
 }
 
 /// All that there is of the kinds "a" and "b".

@@ -19,6 +19,9 @@ pub(crate) enum Text {
     Renew,
     Held,
     Enqueue,
+    Reserve,
+    CopyPayload,
+    CopyLive,
     Checkpoint,
     History,
     Notify,
@@ -28,7 +31,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
@@ -39,6 +42,9 @@ impl Text {
         Self::Renew,
         Self::Held,
         Self::Enqueue,
+        Self::Reserve,
+        Self::CopyPayload,
+        Self::CopyLive,
         Self::Checkpoint,
         Self::History,
         Self::Notify,
@@ -59,6 +65,9 @@ impl Text {
             Self::Renew => "renew",
             Self::Held => "held",
             Self::Enqueue => "enqueue",
+            Self::Reserve => "reserve",
+            Self::CopyPayload => "copy_payload",
+            Self::CopyLive => "copy_live",
             Self::Checkpoint => "checkpoint",
             Self::History => "history",
             Self::Notify => "notify",
@@ -79,6 +88,9 @@ impl Text {
             Self::Renew => include_str!("../sql/renew.sql"),
             Self::Held => include_str!("../sql/held.sql"),
             Self::Enqueue => include_str!("../sql/enqueue.sql"),
+            Self::Reserve => include_str!("../sql/reserve.sql"),
+            Self::CopyPayload => include_str!("../sql/copy_payload.sql"),
+            Self::CopyLive => include_str!("../sql/copy_live.sql"),
             Self::Checkpoint => include_str!("../sql/checkpoint.sql"),
             Self::History => include_str!("../sql/history.sql"),
             Self::Notify => include_str!("../sql/notify.sql"),

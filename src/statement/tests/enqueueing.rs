@@ -1,6 +1,9 @@
 //! What is stored of a new job.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use super::*;
+use crate::limits::MAX_DUE;
 
 #[test]
 fn new_jobs_get_ascending_numbers_in_the_order_of_the_request() {
@@ -26,6 +29,93 @@ fn a_delayed_job_is_scheduled_and_one_without_delay_is_ready() {
     assert!(db.job(ids[0]).is_due_in(100.0) && db.job(ids[1]).is_due_in(0.0));
 }
 
+/// The same rows by both ways: in one INSERT, and copied.
+fn both_ways(rows: impl Fn() -> Vec<NewJob>, look: impl Fn(&mut Db, Vec<NewId>)) {
+    let mut db = Db::new();
+    let Reply::Enqueued(ids) = db.ask(&enqueue(rows())) else { panic!() };
+    look(&mut db, ids);
+    let mut db = Db::new();
+    let jobs = NewJobs::new(rows());
+    let Reply::Reserved(numbers) = db.ask(&Statement::Reserve(jobs.len() as i32)) else { panic!() };
+    let Reply::Enqueued(ids) = db.ask(&Statement::Copy(CopyJobs { jobs, numbers })) else { panic!() };
+    look(&mut db, ids);
+}
+
+#[test]
+fn a_copied_row_is_what_an_inserted_one_is() {
+    let rows = || {
+        vec![
+            NewJob { delay: 100.0, dedup_key: Some("ké".into()), payload: json(r#"{"a": "\u0000é"}"#), ..job("a") },
+            NewJob { delay: -5.0, priority: Priority::Low, ..job("ö b") },
+            NewJob { delay: f64::MAX, ..job("a") },
+            NewJob { payload: json(&format!("\"{}\"", "x".repeat(1_022))), ..job("a") },
+            NewJob { payload: json(&format!("\"{}\"", "x".repeat(1_023))), ..job("a") },
+        ]
+    };
+    let seen = std::cell::RefCell::new(Vec::new());
+    both_ways(rows, |db, ids| {
+        let sql = "SELECT id, state, kind, priority, dedup_key, payload::text, run_count, failure_count, claimed_by, carry::text,
+                          (SELECT body::text FROM {schema}.payload p WHERE p.job_id = l.id) AS apart,
+                          round(extract(epoch FROM visible_at - created_at), 3)::text AS wait,
+                          abs(extract(epoch FROM now() - created_at)) < 60 AS fresh
+                   FROM {schema}.live l ORDER BY id";
+        let sql = format!("SELECT row_to_json(r)::text FROM ({sql}) r");
+        let stored: Vec<String> = db.rows(&sql).iter().map(|row| row.get(0)).collect();
+        let waits: Vec<Option<f64>> = ids.iter().map(|id| id.due_in.map(f64::round)).collect();
+        seen.borrow_mut().push((stored, waits, ids.iter().map(|id| id.id).collect::<Vec<_>>()));
+    });
+    let seen = seen.into_inner();
+    assert_eq!(seen[0], seen[1]);
+    assert!(seen[0].0.iter().all(|row| row.contains(r#""fresh":true"#)), "{seen:?}");
+}
+
+#[test]
+fn an_instant_is_stored_as_given_and_compared_by_the_server() {
+    let century = Duration::from_secs(4_102_444_800);
+    let due = [UNIX_EPOCH, UNIX_EPOCH + century + Duration::from_micros(7), UNIX_EPOCH + MAX_DUE];
+    let rows = || due.iter().map(|at| NewJob { due_at: Some(*at), ..job("a") }).collect();
+    both_ways(rows, |db, ids| {
+        let stored = db.rows("SELECT visible_at, state FROM {schema}.live ORDER BY id");
+        let stored: Vec<(SystemTime, i16)> = stored.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert_eq!(stored, [(due[0], 0), (due[1], 1), (due[2], 1)]);
+        let waits: Vec<f64> = ids.iter().map(|id| id.due_in.unwrap_or_default()).collect();
+        assert!(waits[0] <= 0.0 && waits[1] > 86_400.0 && waits[2] > waits[1], "{waits:?}");
+    });
+}
+
+#[test]
+fn a_copy_that_fails_stores_nothing() {
+    let mut db = Db::new();
+    let large = json(&format!("\"{}\"", "x".repeat(2_000)));
+    let jobs = NewJobs::new(vec![NewJob { payload: large, ..job("a") }, job(&"k".repeat(101))]);
+    let copy = Statement::Copy(CopyJobs { jobs, numbers: Numbers { ids: vec![1, 2], at: 0 } });
+    let texts = db.texts.clone();
+    let error = try_ask(&mut db.client, &texts, &copy).unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "23514");
+    assert_eq!(
+        db.value::<i64>("SELECT (SELECT count(*) FROM {schema}.live) + (SELECT count(*) FROM {schema}.payload)"),
+        0
+    );
+}
+
+#[test]
+fn a_large_payload_is_never_rewritten() {
+    let mut db = Db::new();
+    let large = json(&format!("\"{}\"", "x".repeat(2_000)));
+    let id = db.enqueue(vec![NewJob { payload: large, ..job("a") }])[0];
+    let place = |db: &mut Db| {
+        let row = &db.rows("SELECT ctid::text, xmin::text, xmax::text FROM {schema}.payload")[0];
+        [0, 1, 2].map(|nth| row.get::<_, String>(nth))
+    };
+    let before = place(&mut db);
+    for outcome in [Ending::Retried, Ending::Paused, Ending::Released, Ending::Completed] {
+        let run = db.claim_one(ME, id);
+        db.settle_one(ME, Settlement { carry: Some(json("[1]")), ..bare(run, outcome) });
+    }
+    assert_eq!(db.job(id).status, "completed");
+    assert_eq!(place(&mut db), before);
+}
+
 #[test]
 fn a_payload_of_more_than_1024_bytes_goes_to_the_side_table() {
     let mut db = Db::new();
@@ -49,7 +139,7 @@ fn a_job_of_a_long_transaction_is_as_old_as_its_own_insert() {
     let (texts, sql) = (db.texts.clone(), db.render("SELECT created_at > now() FROM {schema}.live"));
     let mut open = db.client.transaction().unwrap();
     open.batch_execute("SELECT pg_sleep(0.01)").unwrap();
-    ask(&mut open, &texts, &Statement::Enqueue(Enqueue { rows: vec![job("a")] }));
+    ask(&mut open, &texts, &enqueue(vec![job("a")]));
     assert!(open.query_one(&sql, &[]).unwrap().get::<_, bool>(0), "now() is the begin of the transaction");
 }
 
@@ -82,7 +172,7 @@ fn a_notification_reaches_those_who_listen_to_the_schema() {
     let notify = Statement::Notify { channel: db.schema.as_str().to_owned(), payload: "hello".into() };
     assert!(matches!(db.ask(&notify), Reply::Done));
     let mut notifications = listener.notifications();
-    let mut arrived = notifications.timeout_iter(std::time::Duration::from_secs(10));
+    let mut arrived = notifications.timeout_iter(Duration::from_secs(10));
     let notification = postgres::fallible_iterator::FallibleIterator::next(&mut arrived).unwrap().unwrap();
     assert_eq!((notification.channel(), notification.payload()), (db.schema.as_str(), "hello"));
 }

@@ -31,7 +31,12 @@ fn samples() -> Vec<Statement> {
         Statement::Survey(Survey { kinds: vec!["a"], worker: worker.clone(), look_back: 1.0 }),
         Statement::Renew(Renew { worker: worker.clone(), rows: vec![(id, 60.0)] }),
         Statement::Held { worker },
-        Statement::Enqueue(Enqueue { rows: vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")] }),
+        enqueue(vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")]),
+        Statement::Reserve(1),
+        Statement::Copy(CopyJobs {
+            jobs: NewJobs::new(vec![NewJob { payload: json(&format!("\"{}\"", "x".repeat(2_000))), ..job("a") }]),
+            numbers: Numbers { ids: vec![1], at: 0 },
+        }),
         Statement::Checkpoint(Checkpoint { worker: ME.into(), id, carry: json("1") }),
         Statement::History(History { job: 1, most: 1 }),
         Statement::Notify { channel: "c".into(), payload: "p".into() },
@@ -143,5 +148,5 @@ fn a_reply_that_does_not_fit_its_statement_is_an_error() {
     let rows = db.rows("SELECT 1 AS version");
     let error = Statement::Check.read(&[rows]).unwrap_err().to_string();
     assert!(error.contains("compatible_from"), "{error}");
-    assert!(Statement::Enqueue(Enqueue { rows: vec![job("a")] }).read(&[Vec::new()]).is_err());
+    assert!(enqueue(vec![job("a")]).read(&[Vec::new()]).is_err());
 }

@@ -1,0 +1,112 @@
+//! Batches of tasks from iterators that are long, large, or broken.
+
+use std::cell::Cell;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Text(usize);
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        assert_ne!(self.0, 13, "unlucky");
+        serializer.serialize_str(&"x".repeat(self.0 - 2))
+    }
+}
+
+impl Task for Text {
+    const KIND: &'static str = "text";
+    type Carry = ();
+}
+
+const MB: usize = 1_000_000;
+
+/// The sizes of the batches, when all goes well.
+fn lengths(payloads: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut bulk = Bulk::new(payloads.into_iter().map(Text), 100 * MB);
+    let mut lengths = Vec::new();
+    while let Some(batch) = bulk.next_batch() {
+        lengths.push(batch.len());
+        assert!(bulk.answered(batch.len(), stored(batch.len())));
+    }
+    assert_eq!(bulk.finish().unwrap().len(), lengths.iter().sum::<usize>());
+    lengths
+}
+
+fn stored(count: usize) -> Result<Response, Error> {
+    Ok(Response::Enqueued(vec![1; count]))
+}
+
+#[test]
+fn a_batch_is_bounded_in_rows_and_in_bytes() {
+    assert_eq!(lengths(vec![2; 25_000]), [10_000, 10_000, 5_000]);
+    assert_eq!(lengths([MB; 17]), [8, 8, 1]);
+    assert_eq!(lengths([MAX_BYTES, 2, MAX_BYTES + 1, 2]), [1, 1, 1, 1]);
+    assert!(lengths([]).is_empty());
+}
+
+#[test]
+fn an_iterator_is_pulled_no_further_than_the_next_batch() {
+    let pulled = Cell::new(0);
+    let mut bulk = Bulk::new((0..1_000_000).map(|_| Text(2)).inspect(|_| pulled.set(pulled.get() + 1)), MB);
+    for nth in 1..=3 {
+        assert_eq!(bulk.next_batch().unwrap().len(), MAX_BATCH);
+        assert_eq!(pulled.get(), nth * MAX_BATCH);
+    }
+}
+
+#[test]
+fn a_task_that_cannot_be_stored_keeps_its_batch_from_being_stored() {
+    for (broken, why) in [(13, "unlucky"), (2 * MB, "at most 1000000")] {
+        let mut bulk = Bulk::new([2, 2, broken, 2].map(Text), MB);
+        assert!(bulk.next_batch().is_none());
+        let error = bulk.finish().unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Payload, false));
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(error.partial().unwrap(), &Partial { enqueued: Vec::new(), in_doubt: 0 });
+    }
+}
+
+#[test]
+fn a_panic_of_the_iterator_is_an_error_that_says_what_is_stored() {
+    let tasks = (0..2 * MAX_BATCH).map(|nth| if nth < MAX_BATCH + 5 { Text(2) } else { panic!("no more") });
+    let mut bulk = Bulk::new(tasks, MB);
+    let first = bulk.next_batch().unwrap();
+    assert!(bulk.next_batch().is_none());
+    assert!(bulk.answered(first.len(), stored(first.len())));
+    assert!(bulk.next_batch().is_none(), "what has panicked is not asked again");
+    let error = bulk.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Partly);
+    assert_eq!(error.partial().map(|it| (it.enqueued.len(), it.in_doubt)), Some((MAX_BATCH, 0)));
+    let text = error.to_string();
+    assert!(text.starts_with("the first 10000 jobs are enqueued, none after them is: ") && text.contains("no more"));
+}
+
+#[test]
+fn the_first_failure_counts_and_says_what_is_in_doubt() {
+    let fail = |kind| Err(Error::new(kind, "cut"));
+    for (kind, in_doubt) in [(ErrorKind::NotEnqueued, 0), (ErrorKind::Unknown, MAX_BATCH)] {
+        let mut bulk = Bulk::new((0..3 * MAX_BATCH).map(|nth| Text(if nth == 2 * MAX_BATCH { 13 } else { 2 })), MB);
+        bulk.next_batch().unwrap();
+        bulk.next_batch().unwrap();
+        assert!(bulk.answered(MAX_BATCH, stored(MAX_BATCH)));
+        assert!(bulk.next_batch().is_none(), "the third cannot be written");
+        assert!(!bulk.answered(MAX_BATCH, fail(kind)));
+        let error = bulk.finish().unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Partly, false));
+        assert_eq!(error.partial().map(|it| (it.enqueued.len(), it.in_doubt)), Some((MAX_BATCH, in_doubt)));
+        let source = std::error::Error::source(&error).unwrap().downcast_ref::<Error>().unwrap();
+        assert_eq!(source.kind(), kind);
+    }
+}
+
+#[test]
+fn a_first_batch_that_was_not_stored_can_be_tried_again() {
+    let mut bulk = Bulk::new([2].map(Text), MB);
+    bulk.next_batch().unwrap();
+    assert!(!bulk.answered(1, Err(Error::new(ErrorKind::NotEnqueued, "no"))));
+    let error = bulk.finish().unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::NotEnqueued, true));
+}
