@@ -8,7 +8,7 @@ use async_channel::{Receiver, Sender};
 
 use crate::Database;
 use crate::cancellation::{CancelReason, CancellationToken};
-use crate::context::Ties;
+use crate::context::{Home, Ties};
 use crate::engine::{Engine, Input, Link, Output, Rules, Start};
 use crate::error::Error;
 use crate::job::RunId;
@@ -41,7 +41,7 @@ pub(super) struct Ticket {
 
 /// Both ends of what connects the thread with the `run` future and its tasks.
 pub(super) struct Channels {
-    pub(super) inputs: Sender<Input>,
+    pub(super) inbox: Inbox,
     pub(super) orders: Receiver<Order>,
 }
 
@@ -63,14 +63,15 @@ pub(super) fn start<S: Send + Sync + 'static>(
     // Not bounded: each run has room for one order, and for two inputs.
     let (inputs, receiver) = async_channel::unbounded();
     let (outbox, orders) = async_channel::unbounded();
-    let (own_inputs, own_outbox) = (inputs.clone(), outbox.clone());
+    let home = Home::new(&rules.worker, &database);
+    let front = Inbox::new(inputs, home.clone());
+    let (inbox, own_outbox) = (front.clone(), outbox.clone());
     let make = move || {
-        let inbox = Inbox::new(own_inputs);
         let (told, most) = (inbox.clone(), rules.config.concurrency);
         let blocks = blocking.runners.iter().map(Option::is_some).collect();
         let tell = move |input| told.send(input);
         let driver = Driver {
-            pool: Pool::new(blocking.runners, blocking.state, tell, shutdown.clone(), most),
+            pool: Pool::new(blocking.runners, blocking.state, tell, shutdown.clone(), most, home),
             blocks,
             engine: Engine::new(rules, now()),
             wires: [Wire::new(database.clone()), Wire::new(database)],
@@ -85,7 +86,7 @@ pub(super) fn start<S: Send + Sync + 'static>(
     // By then the driver and its connections are gone.
     let end = move |result| drop(outbox.try_send(Order::Stopped(result)));
     thread::start("venturi-io", make, end)?;
-    Ok(Channels { inputs, orders })
+    Ok(Channels { inbox: front, orders })
 }
 
 struct Driver<S> {

@@ -44,6 +44,7 @@
 //! ```
 
 mod arrivals;
+mod complete;
 mod connection;
 mod execute;
 mod io;
@@ -55,8 +56,10 @@ mod spawn;
 mod task;
 mod thread;
 mod wire;
+mod within;
 mod worker;
 
+pub use self::complete::CompleteIn;
 pub use self::migrate::migrate;
 pub use self::queue::{Queue, QueueBuilder};
 pub use self::spawn::{BoxFuture, Spawn};

@@ -10,7 +10,7 @@ use atomic_waker::AtomicWaker;
 
 use crate::ask::Desk;
 use crate::cancellation::CancellationToken;
-use crate::context::Ties;
+use crate::context::{Home, Ties};
 use crate::departure::Departure;
 use crate::engine::Input;
 use crate::job::RunId;
@@ -69,14 +69,15 @@ impl Fate {
 pub(super) struct Inbox {
     engine: Sender<Input>,
     desk: Arc<dyn Desk>,
+    home: Home,
 }
 
 impl Inbox {
-    pub(super) fn new(engine: Sender<Input>) -> Self {
+    pub(super) fn new(engine: Sender<Input>, home: Home) -> Self {
         let front = engine.clone();
         // What comes back unsent answers itself when it is dropped.
         let desk = Arc::new(move |id, ask| drop(front.try_send(Input::Asked(id, ask))));
-        Self { engine, desk }
+        Self { engine, desk, home }
     }
 
     pub(super) fn send(&self, input: Input) {
@@ -92,7 +93,7 @@ impl Inbox {
                 inbox.send(Input::Finished(id, report));
             }
         });
-        Ties { token, desk: Arc::clone(&self.desk), departure }
+        Ties { token, desk: Arc::clone(&self.desk), departure, home: self.home.clone() }
     }
 }
 

@@ -204,8 +204,7 @@ struct Stage<S> {
 
 impl<S> Stage<S> {
     fn new(crew: Crew<S>, channels: Channels, shutdown: &CancellationToken) -> Self {
-        let Channels { inputs, orders } = channels;
-        let inbox = Inbox::new(inputs);
+        let Channels { inbox, orders } = channels;
         let told = inbox.clone();
         let hook = shutdown.on_cancel(Box::new(move || told.send(Input::Shutdown)));
         Self { crew, orders: Box::pin(orders), inbox, local: FuturesUnordered::new(), _hook: hook }

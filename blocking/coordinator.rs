@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::cancellation::CancellationToken;
+use crate::context::Home;
 use crate::engine::{Engine, Input, Link, Output, Rules};
 use crate::error::Error;
 use crate::link::Epoch;
@@ -59,12 +60,13 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
         let Parts { rules, database, registry, state } = parts;
         let (sender, inputs) = unbounded();
         let most = rules.config.concurrency;
+        let home = Home::new(&rules.worker, &database);
         let runners = registry.into_runners().into_iter().map(Some).collect();
         let inbox = sender.clone();
         let tell = move |input| drop(inbox.send(input));
         Self {
             engine: Engine::new(rules, now()),
-            handlers: Pool::new(runners, state, tell, shutdown.clone(), most),
+            handlers: Pool::new(runners, state, tell, shutdown.clone(), most, home),
             work: LinkThreads::new("venturi-work", &database),
             watch: LinkThreads::new("venturi-watch", &database),
             inputs,

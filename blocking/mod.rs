@@ -38,17 +38,20 @@
 //! ```
 
 mod clock;
+mod complete;
 mod connection;
 mod coordinator;
 mod host;
 mod link;
 mod migrate;
 mod queue;
+mod within;
 mod worker;
 
 pub use crate::Context;
 pub use crate::handler::BlockingHandler as Handler;
 
+pub use complete::CompleteIn;
 pub use migrate::migrate;
 pub use queue::{Queue, QueueBuilder};
 pub use worker::{Worker, WorkerBuilder};

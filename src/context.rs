@@ -11,12 +11,19 @@ use serde_json::value::to_raw_value;
 use crate::answer::{Answer, question};
 use crate::ask::{Ask, Desk};
 use crate::cancellation::{CancelReason, CancellationToken, Cancelled};
+#[cfg(test)]
+use crate::database::SchemaName;
 use crate::departure::{Departure, Hold};
 use crate::error::{Error, ErrorKind};
+use crate::fault::Fault;
 use crate::job::{Json, RunId};
 use crate::journal::JournalEntry;
 use crate::limits::{MAX_ATTACHMENT, MAX_HISTORY};
-use crate::{JobId, Priority};
+use crate::statement::{Complete, Inside, Reply, Settled, Texts};
+use crate::text;
+use crate::{Database, JobId, Priority};
+
+const COMPLETING: &str = "completing a job in its handler's transaction";
 
 /// What a job's row said when it was claimed.
 #[derive(Clone, Debug)]
@@ -35,6 +42,26 @@ pub(crate) struct Ties {
     pub(crate) token: CancellationToken,
     pub(crate) desk: Arc<dyn Desk>,
     pub(crate) departure: Departure,
+    pub(crate) home: Home,
+}
+
+/// Who claimed the job, and the statements of the schema that it lies in. A clone is cheap.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    worker: Arc<str>,
+    texts: Texts,
+}
+
+impl Home {
+    pub(crate) fn new(worker: &Arc<str>, database: &Database) -> Self {
+        Self { worker: Arc::clone(worker), texts: Texts::new(database.schema_name()) }
+    }
+
+    /// For a run that has nothing to do with a database.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Self {
+        Self { worker: "here".into(), texts: Texts::new(&SchemaName::new("venturi").unwrap()) }
+    }
 }
 
 /// One run of one job, as its handler sees it.
@@ -46,11 +73,13 @@ pub struct Context<C> {
     ties: Ties,
     carry: C,
     attachment: Option<Json>,
+    /// Since the handler has asked for it; whether its transaction was committed is not known here.
+    completes_itself: bool,
 }
 
 impl<C> Context<C> {
     pub(crate) fn new(facts: Facts, ties: Ties, carry: C) -> Self {
-        Self { facts, ties, carry, attachment: None }
+        Self { facts, ties, carry, attachment: None, completes_itself: false }
     }
 
     /// The job's number.
@@ -195,6 +224,21 @@ impl<C> Context<C> {
         self.ties.departure.hold()
     }
 
+    /// The statement that completes the job in a transaction of its handler, and its text.
+    ///
+    /// From here on the row may be locked by that transaction, or gone.
+    pub(crate) fn completion(&mut self, note: Option<String>) -> (Inside, Texts) {
+        self.completes_itself = true;
+        let (worker, texts) = (Arc::clone(&self.ties.home.worker), self.ties.home.texts.clone());
+        let (note, attachment) = (note.map(|note| text::note(&note)), self.attachment.clone());
+        (Inside::Complete(Complete { worker, id: self.facts.id, note, attachment }), texts)
+    }
+
+    /// Whether the handler has asked to complete the job in a transaction of its own.
+    pub(crate) fn completes_itself(&self) -> bool {
+        self.completes_itself
+    }
+
     pub(crate) fn take_attachment(&mut self) -> Option<Json> {
         self.attachment.take()
     }
@@ -208,8 +252,15 @@ impl<C: Serialize> Context<C> {
     ///
     /// # Errors
     /// The answer is [`ErrorKind::Payload`] when the carry cannot be written as JSON, [`ErrorKind::ClaimLost`] when the
-    /// job is not this run's any more, [`ErrorKind::Unavailable`] when the worker stops first.
+    /// job is not this run's any more, [`ErrorKind::Unavailable`] when the worker stops first, and
+    /// [`ErrorKind::Conflict`] after `complete_in`, whose transaction holds the job's row.
     pub fn checkpoint(&self) -> Answer<()> {
+        if self.completes_itself {
+            // The worker would wait for the transaction, and the transaction's owner for the worker.
+            let what = "storing a checkpoint: the transaction given to complete_in holds the job's row; \
+                        store checkpoints before it";
+            return Answer::known(Err(Error::new(ErrorKind::Conflict, what)));
+        }
         let carry = match to_raw_value(&self.carry) {
             Ok(carry) => carry,
             Err(error) => {
@@ -220,6 +271,24 @@ impl<C: Serialize> Context<C> {
         let (answerer, answer) = question();
         self.ties.desk.ask(self.facts.id, Ask::Checkpoint { carry, answerer });
         answer
+    }
+}
+
+/// What the answer to a completion means to its handler.
+pub(crate) fn completed(answer: Result<Reply, Fault>) -> Result<(), Error> {
+    match answer.map_err(|fault| fault.to_callers_error(COMPLETING))? {
+        Reply::Completed(Settled::Accepted) => Ok(()),
+        Reply::Completed(Settled::Completed) => Err(Error::new(
+            ErrorKind::AlreadyCompleted,
+            format!(
+                "{COMPLETING}: this run has completed it before; roll back, so that its \
+             effects are not there twice"
+            ),
+        )),
+        _ => Err(Error::new(
+            ErrorKind::ClaimLost,
+            format!("{COMPLETING}: the job is not this run's any more; roll back, and stop working on it"),
+        )),
     }
 }
 

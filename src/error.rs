@@ -42,6 +42,12 @@ pub enum ErrorKind {
     Overloaded,
     /// The job is not the run's any more: its lease ran out, and somebody else may have it.
     ClaimLost,
+    /// The run has completed its job before: the transaction of an earlier `complete_in` was committed.
+    AlreadyCompleted,
+    /// Another transaction holds or has changed what this one needs. Roll back, and do the whole transaction again.
+    Conflict,
+    /// The caller's transaction is not READ COMMITTED, and the call cannot do its work at another isolation level.
+    Isolation,
     /// A payload, carry or attachment cannot be written as JSON, has another shape, or is too large.
     Payload,
     /// The database refused the statement.

@@ -111,6 +111,16 @@ impl Fault {
         }
     }
 
+    /// The fault of a statement in a transaction of the caller's, as the caller sees it.
+    pub(crate) fn to_callers_error(&self, doing: &str) -> Error {
+        let Some((kind, advice)) = self.code.as_ref().and_then(callers_kind) else { return self.to_error(doing) };
+        let error = Error::new(kind, format!("{doing}: {}; {advice}", self.message));
+        match &self.source {
+            Some(source) => error.with_postgres(Arc::clone(source)),
+            None => error,
+        }
+    }
+
     fn error_kind(&self) -> ErrorKind {
         match self.kind {
             FaultKind::Fatal(kind) => kind,
@@ -130,6 +140,19 @@ fn advice(kind: ErrorKind) -> &'static str {
         ErrorKind::SchemaMissing => "; run `migrate` first, and check the schema's name",
         ErrorKind::Unavailable => "; it may pass later",
         _ => "",
+    }
+}
+
+/// What a refusal means to whoever owns the transaction, where that differs from what it means on a connection of ours.
+fn callers_kind(code: &SqlState) -> Option<(ErrorKind, &'static str)> {
+    match code.code() {
+        "40001" | "40P01" | "55P03" => {
+            Some((ErrorKind::Conflict, "roll back, and do the whole transaction again; let all take keys in one order"))
+        }
+        "25P02" => Some((ErrorKind::Database, "an earlier statement of the transaction failed; roll back")),
+        "25006" => Some((ErrorKind::ReadOnly, "the transaction takes no writes")),
+        "42883" => Some((ErrorKind::SchemaTooOld, "run `migrate` first")),
+        _ => None,
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) enum Event {
     Settled { job: i64, run: i32, kind: &'static str, outcome: &'static str },
     ClaimLost { job: i64, run: i32, kind: &'static str },
     LateResult { job: i64, run: i32, kind: &'static str },
+    Overruled { job: i64, run: i32, kind: &'static str, outcome: &'static str },
     Released { job: i64, run: i32, kind: &'static str, reason: &'static str },
     Recovered { job: i64, kind: String, dead: bool },
     Degraded { job: i64, what: String },
@@ -55,6 +56,7 @@ impl Event {
             Self::Released { reason, .. } if *reason != "shutdown_timeout" => Level::Info,
             Self::ClaimLost { .. }
             | Self::LateResult { .. }
+            | Self::Overruled { .. }
             | Self::Released { .. }
             | Self::Recovered { .. }
             | Self::Degraded { .. }
@@ -78,6 +80,12 @@ impl fmt::Display for Event {
             }
             Self::LateResult { job, run, kind } => {
                 write!(f, "job {job} ({kind}), run {run}: its result came after the claim was lost and is discarded")
+            }
+            Self::Overruled { job, run, kind, outcome } => {
+                write!(
+                    f,
+                    "job {job} ({kind}), run {run}: its handler had completed it, what came after ({outcome}) is discarded"
+                )
             }
             Self::Released { job, run, kind, reason } => write!(f, "job {job} ({kind}), run {run}: released, {reason}"),
             Self::Recovered { job, kind, dead } => {
@@ -128,12 +136,14 @@ impl Source for Event {
             Self::WorkerStarted { worker } => pair("worker", worker.as_str().into()),
             Self::Claimed { count } => pair("count", (*count).into()),
             Self::Settled { job, run, kind, outcome: word }
+            | Self::Overruled { job, run, kind, outcome: word }
             | Self::Released { job, run, kind, reason: word }
             | Self::LeftClaimed { job, run, kind, reason: word } => {
                 pair("job", (*job).into())?;
                 pair("run", (*run).into())?;
                 pair("kind", (*kind).into())?;
-                pair(if matches!(self, Self::Settled { .. }) { "outcome" } else { "reason" }, (*word).into())
+                let is_outcome = matches!(self, Self::Settled { .. } | Self::Overruled { .. });
+                pair(if is_outcome { "outcome" } else { "reason" }, (*word).into())
             }
             Self::ClaimLost { job, run, kind }
             | Self::LateResult { job, run, kind }
@@ -179,6 +189,7 @@ impl Event {
             Self::Settled { .. } => "settled",
             Self::ClaimLost { .. } => "claim_lost",
             Self::LateResult { .. } => "late_result",
+            Self::Overruled { .. } => "overruled",
             Self::Released { .. } => "released",
             Self::Recovered { .. } => "recovered",
             Self::Degraded { .. } => "degraded",
@@ -228,6 +239,7 @@ mod tests {
             Event::Settled { job, run, kind, outcome: "completed" },
             Event::ClaimLost { job, run, kind },
             Event::LateResult { job, run, kind },
+            Event::Overruled { job, run, kind, outcome: "retried" },
             Event::Released { job, run, kind, reason: "shutdown_timeout" },
             Event::Recovered { job, kind: "resize".to_owned(), dead: false },
             Event::Degraded { job, what: "the carry was not stored".to_owned() },
@@ -272,7 +284,7 @@ mod tests {
     fn what_each_job_does_is_debug_and_what_needs_a_look_is_a_warning() {
         let levels: Vec<Level> = one_of_each().iter().map(Event::level).collect();
         let count = |level| levels.iter().filter(|it| **it == level).count();
-        assert_eq!((count(Level::Debug), count(Level::Info), count(Level::Warn)), (2, 3, 10));
+        assert_eq!((count(Level::Debug), count(Level::Info), count(Level::Warn)), (2, 3, 11));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) enum Verdict {
     },
     /// The text says "panicked: …".
     Panicked(String),
+    /// The handler says that it has completed the job in a transaction of its own.
+    CompletedItself,
     /// Payload or carry could not be decoded.
     Undecodable(String),
     /// The future was dropped because the engine asked for it.
@@ -84,6 +86,10 @@ pub struct ShutdownReport {
     pub timed_out: u64,
     /// Results that came after the claim was lost, and were discarded.
     pub late: u64,
+    /// Of the settled runs, those whose handlers had completed their jobs with `complete_in` and then ended otherwise:
+    /// with an error, a panic or a pause, by a time-out or a shutdown. The job stays completed, and what came later
+    /// was discarded.
+    pub overruled: u64,
     /// Jobs whose rows may still be claimed by this worker; they are recovered when their leases run out.
     pub left_claimed: Vec<LeftClaimed>,
 }

@@ -48,6 +48,8 @@ fn decode<D: DeserializeOwned>(what: &str, json: &Json) -> Result<D, Report> {
 pub(crate) fn conclude<C: Serialize>(context: &mut Context<C>, result: Result<Outcome, TaskError>) -> Report {
     let attachment = context.take_attachment();
     let mut report = Report::new(match result {
+        // A note that comes now comes too late: the row is written.
+        Ok(Outcome::Completed { .. }) if context.completes_itself() => Verdict::CompletedItself,
         Ok(Outcome::Completed { note }) => Verdict::Completed { note },
         Ok(Outcome::Pause { resume_in, note }) => Verdict::Paused { resume_in, note },
         Err(error) => Verdict::Failed { message: error.to_string(), permanent: error.is_permanent() },

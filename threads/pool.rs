@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::ask::Desk;
 use crate::cancellation::{CancelReason, CancellationToken};
-use crate::context::Ties;
+use crate::context::{Home, Ties};
 use crate::departure::Departure;
 use crate::engine::{Input, Start};
 use crate::job::RunId;
@@ -46,6 +46,7 @@ struct Shared<S> {
     tell: Tell,
     /// Passes on what handlers ask.
     desk: Arc<dyn Desk>,
+    home: Home,
     /// Runs that are queued or running: as many threads are wanted.
     busy: AtomicUsize,
 }
@@ -93,12 +94,13 @@ impl<S: Send + Sync + 'static> Pool<S> {
         tell: impl Fn(Input) + Send + Sync + 'static,
         shutdown: CancellationToken,
         most: usize,
+        home: Home,
     ) -> Self {
         let (queue, queued) = unbounded();
         let tell: Tell = Arc::new(tell);
         let front = Arc::clone(&tell);
         let desk = Arc::new(move |id, ask| front(Input::Asked(id, ask)));
-        let shared = Arc::new(Shared { runners, state, tell, desk, busy: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { runners, state, tell, desk, home, busy: AtomicUsize::new(0) });
         let (runs, threads) = (BTreeMap::new(), Threads::new());
         Self { shared, queue, queued, runs, shutdown, threads, started: 0, most }
     }
@@ -182,7 +184,8 @@ impl<S> Shared<S> {
             self.tell(Input::Started(start.id));
         }
         let departure = self.departure(start.id);
-        let ties = Ties { token, desk: Arc::clone(&self.desk), departure: departure.clone() };
+        let (desk, home) = (Arc::clone(&self.desk), self.home.clone());
+        let ties = Ties { token, desk, departure: departure.clone(), home };
         let report = match self.runners.get(start.kind).copied().flatten() {
             Some(run) => run(&start.job, ties, &self.state),
             None => Report::new(Verdict::NotStarted),

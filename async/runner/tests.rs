@@ -97,7 +97,12 @@ fn start(payload: &str, drops: &Arc<Drops>) -> Run {
         payload: RawValue::from_string(payload.to_owned()).unwrap(),
         carry: None,
     };
-    let ties = Ties { token: CancellationToken::new(), desk: Arc::new(Nobody), departure: Departure::new(|_| {}) };
+    let ties = Ties {
+        token: CancellationToken::new(),
+        desk: Arc::new(Nobody),
+        departure: Departure::new(|_| {}),
+        home: crate::context::Home::nowhere(),
+    };
     run::<Drops, Mine>(job, ties, Arc::clone(drops))
 }
 

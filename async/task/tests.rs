@@ -29,7 +29,7 @@ impl Bench {
     fn new(run: impl Future<Output = Report> + Send + 'static) -> Self {
         let (engine, inputs) = async_channel::unbounded();
         let fate = Arc::<Fate>::default();
-        let inbox = Inbox::new(engine);
+        let inbox = Inbox::new(engine, Home::nowhere());
         let departure = inbox.ties(ID, CancellationToken::new(), &fate).departure;
         let task = JobTask::new(Box::pin(run), Arc::clone(&fate), Some((ID, inbox)), departure);
         Self { task: Some(task), fate, inputs, wakes: Arc::new(Counted(AtomicUsize::new(0))) }

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::task::Fate;
 use super::*;
+use crate::context::Home;
 use crate::engine::Start;
 use crate::job::{ClaimedJob, RunId};
 use crate::report::Verdict;
@@ -78,7 +79,8 @@ fn stage(spawner: Option<Box<dyn Spawn>>) -> (Stage<String>, Sender<Order>, Rece
     let (inputs, inbox) = async_channel::unbounded();
     let (outbox, orders) = async_channel::unbounded();
     let crew = Crew { spawner, ..worker().crew };
-    (Stage::new(crew, Channels { inputs, orders }, &CancellationToken::new()), outbox, inbox)
+    let channels = Channels { inbox: Inbox::new(inputs, Home::nowhere()), orders };
+    (Stage::new(crew, channels, &CancellationToken::new()), outbox, inbox)
 }
 
 fn ticket(stage: &Stage<String>, job: i64) -> Order {
@@ -154,7 +156,8 @@ fn a_shutdown_is_told_at_once_and_by_whoever_cancels() {
     let shutdown = CancellationToken::new();
     let (inputs, inbox) = async_channel::unbounded();
     let (_outbox, orders) = async_channel::unbounded();
-    let stage = Stage::new(worker().crew, Channels { inputs, orders }, &shutdown);
+    let channels = Channels { inbox: Inbox::new(inputs, Home::nowhere()), orders };
+    let stage = Stage::new(worker().crew, channels, &shutdown);
     shutdown.cancel();
     assert!(matches!(inbox.try_recv(), Ok(Input::Shutdown)));
     drop(stage);

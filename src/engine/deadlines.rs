@@ -65,7 +65,8 @@ impl Engine {
     fn pass_run_deadline(&mut self, now: Instant, id: RunId) {
         let grace = self.rules.config.abort_grace;
         let Some(run) = self.runs.get_mut(id) else { return };
-        if run.times_out_at.take_if(|at| *at <= now).is_some() && run.work == Work::Going && run.row == Row::Held {
+        let open = run.work == Work::Going && matches!(run.row, Row::Held | Row::Completed);
+        if run.times_out_at.take_if(|at| *at <= now).is_some() && open {
             run.abort = Some(Abort::TimedOut);
             let blocking = run.blocking;
             if !blocking {

@@ -2,7 +2,8 @@
 //!
 //! A renewal is the only heartbeat: it goes on in every state until the handler has really ended. A claim that a
 //! renewal missed is not called lost before a read, serialised with the worker's own claims and settlements, has
-//! confirmed it. The same read finds rows that a claim took whose reply never came.
+//! confirmed it. The same read finds rows that a claim took whose reply never came, and tells the jobs that handlers have
+//! completed in transactions of their own, whose rows are gone without being lost.
 #![deny(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use super::{Engine, Link, Output};
 use crate::cancellation::CancelReason;
 use crate::job::{ClaimedJob, RunId};
 use crate::observer::Event;
-use crate::statement::{Renew, Statement};
+use crate::statement::{Held, Renew, Statement};
 use crate::time::{later, sooner};
 
 /// A lease is renewed when a third of it has passed, so that two renewals may fail before it runs out.
@@ -64,6 +65,7 @@ impl Engine {
                 failure_count: job.failure_count,
                 work: Work::Going,
                 row: Row::Held,
+                spoke_late: false,
                 abort: None,
                 times_out_at: None,
                 patience_ends_at: None,
@@ -167,20 +169,33 @@ impl Engine {
     /// Compares what the server says this worker holds with what it knows.
     ///
     /// No claim and no settlement of ours is in flight: they share the link that this read came from.
-    pub(super) fn reconciled(&mut self, now: Instant, held: &[RunId]) {
+    pub(super) fn reconciled(&mut self, now: Instant, rows: &[(RunId, bool)]) {
         self.leases.doubt_no_more();
+        let (completed, held): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, completed)| *completed);
+        let [completed, held] = [completed, held].map(|rows| rows.into_iter().map(|(id, _)| id).collect::<Vec<_>>());
+        for id in &completed {
+            if let Some(run) = self.runs.get_mut(*id).filter(|run| run.row == Row::Held) {
+                run.row = Row::Completed;
+            }
+        }
         let lost: Vec<RunId> =
             self.runs.iter().filter(|(id, run)| run.row == Row::Held && !held.contains(id)).map(|(id, _)| id).collect();
         for id in lost {
             self.claim_lost(now, id);
         }
-        for id in held {
+        for id in &held {
             let ours = self.runs.get(*id).is_some_and(|run| run.row != Row::Gone) || self.settling.holds(*id);
             if !ours {
                 self.observe(Event::Orphan { job: id.job, run: id.run });
                 self.release_unknown(*id, None, "the reply to its claim was lost");
             }
         }
+    }
+
+    /// What the server is asked about, to compare.
+    pub(super) fn held_statement(&self) -> Statement {
+        let runs = self.runs.iter().filter(|(_, run)| run.row == Row::Held).map(|(id, _)| id).collect();
+        Statement::Held(Held { worker: self.rules.worker.clone(), runs })
     }
 
     /// Somebody else has the job now: the handler is told, and what it still returns is discarded.
@@ -207,5 +222,5 @@ impl Engine {
 /// ever, and its job with it.
 fn is_renewed(run: &Run) -> bool {
     let gave_up = run.abort == Some(Abort::TimedOut) && !run.blocking && run.patience_ends_at.is_none();
-    run.row != Row::Gone && !gave_up
+    matches!(run.row, Row::Held | Row::Unsettled) && !gave_up
 }

@@ -23,6 +23,8 @@ pub(super) struct Run {
     pub(super) failure_count: i32,
     pub(super) work: Work,
     pub(super) row: Row,
+    /// It timed out, and its thread has returned before that was stored.
+    pub(super) spoke_late: bool,
     pub(super) abort: Option<Abort>,
     /// Set when the handler starts, if its kind has a time-out.
     pub(super) times_out_at: Option<Instant>,
@@ -44,8 +46,19 @@ pub(super) enum Row {
     Held,
     /// Claimed by this run, whose result waits to be taken.
     Unsettled,
+    /// Completed by the handler itself, in a transaction of its own, as far as the server says; its result is to come.
+    Completed,
+    /// As `Completed`, and counted: whatever the handler still returns changes nothing.
+    Done,
     /// No longer this run's: settled, or lost.
     Gone,
+}
+
+impl Row {
+    /// Whether there is nothing to be stored any more.
+    fn is_out_of_hand(self) -> bool {
+        matches!(self, Self::Done | Self::Gone)
+    }
 }
 
 /// Why a run was told to stop for good.
@@ -80,7 +93,7 @@ impl Runs {
     /// Gives the slot back if nothing holds it any more; says which kind got room.
     pub(super) fn release_if_done(&mut self, id: RunId) -> Option<usize> {
         let run = self.runs.get(&id)?;
-        if run.work != Work::Stopped || run.row != Row::Gone {
+        if run.work != Work::Stopped || !run.row.is_out_of_hand() {
             return None;
         }
         self.remove(id).map(|run| run.kind)
@@ -124,7 +137,10 @@ impl Runs {
     /// The jobs whose handler may still be at work although their rows are no longer this worker's: claiming one of
     /// them again would run it twice at once.
     pub(super) fn zombies(&self) -> Vec<i64> {
-        self.iter().filter(|(_, run)| run.row == Row::Gone).map(|(id, _)| id.job).collect()
+        self.iter()
+            .filter(|(_, run)| run.row == Row::Completed || run.row.is_out_of_hand())
+            .map(|(id, _)| id.job)
+            .collect()
     }
 
     /// Handlers still going, by kind of handler: futures, threads.

@@ -27,6 +27,14 @@ const MAX_BATCH: usize = 1_000;
 /// How soon a result is sent again whose row somebody else has locked; mostly that is this worker's own renewal.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 
+/// How often that is doubled: the other one may be a transaction in which a handler completes its job, and that is as
+/// long as the handler likes. Six times make 1.3 seconds.
+const BUSY_DOUBLINGS: u32 = 6;
+
+/// What a run leaves whose handler forgot to commit, or could not.
+const NOT_COMMITTED: &str = "the handler called complete_in and returned Completed, \
+    but the transaction was not committed";
+
 #[derive(Debug)]
 pub(super) struct Settling {
     results: BTreeMap<RunId, Pending>,
@@ -43,6 +51,8 @@ struct Pending {
     kind: Option<usize>,
     tally: Tally,
     not_before: Option<Instant>,
+    /// How often somebody else had the row.
+    busy: u32,
     /// Note, attachment and carry were given up because the server refused them.
     degraded: bool,
     retry: Option<Retry>,
@@ -53,6 +63,8 @@ struct Pending {
 pub(super) enum Tally {
     Settled,
     TimedOut,
+    /// The handler says that it has stored its result by itself. What is sent applies only if it has not.
+    Confirmed,
     /// Given back without a failure, for this reason.
     Released(&'static str),
 }
@@ -65,7 +77,7 @@ impl Default for Settling {
 
 impl Settling {
     fn add(&mut self, settlement: Settlement, kind: Option<usize>, tally: Tally) {
-        let pending = Pending { settlement, kind, tally, not_before: None, degraded: false, retry: None };
+        let pending = Pending { settlement, kind, tally, not_before: None, busy: 0, degraded: false, retry: None };
         self.results.insert(pending.settlement.id, pending);
     }
 
@@ -115,6 +127,7 @@ impl Engine {
             return;
         }
         run.work = Work::Stopped;
+        run.spoke_late = run.row == Row::Unsettled;
         let (kind, row, blocking) = (run.kind, run.row, run.blocking);
         if blocking {
             self.extend_giving_up(now);
@@ -130,9 +143,10 @@ impl Engine {
             self.claiming.not_discarded();
         }
         match row {
-            Row::Held => self.conclude(id, report),
-            // It timed out, and that is not stored yet.
-            Row::Unsettled => self.late_result(id, Some(kind)),
+            Row::Held | Row::Completed => self.conclude(id, report),
+            // It timed out, and that is not stored yet: it may still turn out that the handler has completed the job.
+            Row::Unsettled => {}
+            Row::Done => self.free(id),
             Row::Gone => {
                 let has_result = !matches!(report.verdict, Verdict::Aborted | Verdict::NotStarted | Verdict::Discarded);
                 if has_result {
@@ -188,6 +202,7 @@ impl Engine {
             Verdict::NotStarted if self.is_forced() => Tally::Released("shutdown_timeout"),
             Verdict::NotStarted => Tally::Released("not_started"),
             Verdict::Discarded => Tally::Released("discarded"),
+            Verdict::CompletedItself => Tally::Confirmed,
             _ => Tally::Settled,
         }
     }
@@ -199,6 +214,10 @@ impl Engine {
             Verdict::Completed { note: text } => {
                 Settlement { attachment, note: note(text), ..bare(id, Ending::Completed) }
             }
+            Verdict::CompletedItself => Settlement {
+                attachment,
+                ..self.failed(id, Some(run.kind), run.failure_count, note(Some(NOT_COMMITTED.into())))
+            },
             Verdict::Paused { resume_in, note: text } => {
                 let delay = resume_in.min(MAX_DELAY).as_secs_f64();
                 Settlement { delay, attachment, carry, note: note(text), ..bare(id, Ending::Paused) }
@@ -269,7 +288,8 @@ impl Engine {
             match answer {
                 Settled::Accepted | Settled::Landed => self.accepted(now, id),
                 Settled::Refused => self.refused(id),
-                Settled::Busy => self.put_off(id, later(now, BUSY_RETRY)),
+                Settled::Busy => self.put_off(now, id),
+                Settled::Completed => self.completed_itself(id),
             }
         }
     }
@@ -277,14 +297,38 @@ impl Engine {
     fn accepted(&mut self, now: Instant, id: RunId) {
         let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
         match tally {
-            Tally::Settled => self.report.settled += 1,
+            Tally::Settled | Tally::Confirmed => self.report.settled += 1,
             Tally::TimedOut => self.report.timed_out += 1,
             Tally::Released(_) => self.report.released += 1,
         }
+        if matches!(tally, Tally::Confirmed) {
+            self.observe(Event::Degraded { job: id.job, what: NOT_COMMITTED.to_owned() });
+        }
         self.tell_settled(kind, tally, &settlement);
         self.announce_settlement(now, kind, &settlement);
-        if let Some(run) = self.runs.get_mut(id) {
-            run.row = Row::Gone;
+        self.row_is(id, Row::Gone);
+    }
+
+    /// The handler has completed the job before it ended; how it ended changes nothing about that.
+    fn completed_itself(&mut self, id: RunId) {
+        let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
+        self.report.settled += 1;
+        let kind = kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind);
+        let RunId { job, run } = id;
+        if !matches!(tally, Tally::Confirmed) {
+            self.report.overruled += 1;
+            self.observe(Event::Overruled { job, run, kind, outcome: settlement.outcome.name() });
+        }
+        self.observe(Event::Settled { job, run, kind, outcome: Ending::Completed.name() });
+        self.row_is(id, Row::Done);
+    }
+
+    fn row_is(&mut self, id: RunId, row: Row) {
+        let Some(run) = self.runs.get_mut(id) else { return };
+        run.row = row;
+        if run.spoke_late && row == Row::Gone {
+            let kind = run.kind;
+            self.late_result(id, Some(kind));
         }
         self.free(id);
     }
@@ -306,15 +350,13 @@ impl Engine {
         }
         let kind = self.runs.get(id).map(|run| run.kind);
         self.late_result(id, kind);
-        if let Some(run) = self.runs.get_mut(id) {
-            run.row = Row::Gone;
-        }
-        self.free(id);
+        self.row_is(id, Row::Gone);
     }
 
-    fn put_off(&mut self, id: RunId, until: Instant) {
+    fn put_off(&mut self, now: Instant, id: RunId) {
         if let Some(pending) = self.settling.results.get_mut(&id) {
-            pending.not_before = Some(until);
+            pending.not_before = Some(later(now, BUSY_RETRY * (1 << pending.busy)));
+            pending.busy = (pending.busy + 1).min(BUSY_DOUBLINGS);
         }
     }
 

@@ -174,8 +174,14 @@ impl Engine {
 
     fn leave_what_is_left(&mut self) {
         let runs = std::mem::replace(&mut self.runs, Runs::new(self.rules.kinds.len()));
-        for (id, run) in runs.iter().filter(|(_, run)| run.row == Row::Held) {
-            self.leave(id, Some(run.kind), LeftReason::NotStopped);
+        for (id, run) in runs.iter() {
+            match run.row {
+                Row::Held => self.leave(id, Some(run.kind), LeftReason::NotStopped),
+                // Its job is done, whatever it is still at.
+                Row::Completed => self.report.settled += 1,
+                Row::Unsettled if run.spoke_late => self.report.late += 1,
+                Row::Unsettled | Row::Done | Row::Gone => {}
+            }
         }
         for (id, kind) in self.settling.drain() {
             self.leave(id, kind, LeftReason::NotStored);

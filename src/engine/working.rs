@@ -175,7 +175,7 @@ impl Engine {
             return Some(renewal);
         }
         if self.reconciliation_due(now) {
-            return Some((Statement::Held { worker: self.rules.worker.clone() }, Purpose::Held));
+            return Some((self.held_statement(), Purpose::Held));
         }
         if let Some(ask) = self.next_ask() {
             return Some(ask);

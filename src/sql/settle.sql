@@ -10,6 +10,7 @@
 --   1 refused: the claim is not this worker's any more, and its result was never stored
 --   2 busy: still claimed by this worker, but somebody holds the row: again later
 --   3 landed: exactly this result was stored by an earlier attempt, whose reply was lost
+--   4 completed: the run has completed its job by itself, in a transaction of its handler; that stands
 -- Locks: FOR UPDATE SKIP LOCKED in the order of the input; never waits, so there are no cycles with renew and recover.
 -- Index: live_pkey, then TIDs; finished_pkey and journal_run only for what was not accepted.
 -- Writes finished (the row is the last journal entry) or journal (earlier runs).
@@ -60,5 +61,11 @@ SELECT r.id AS job, r.run_count AS run,
          SELECT 1 FROM {schema}.journal e
          WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text
            AND (e.event = r.outcome OR (e.event = 5 AND r.outcome > 3))) THEN 3
+       WHEN EXISTS (
+         SELECT 1 FROM {schema}.finished f
+         WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text AND f.outcome = 3) THEN 4
+       WHEN EXISTS (
+         SELECT 1 FROM {schema}.journal e
+         WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text AND e.event = 3) THEN 4
        ELSE 1 END::smallint AS answer
 FROM result r

@@ -3,24 +3,24 @@
 #![deny(clippy::disallowed_methods)]
 
 mod copy;
+mod inside;
 mod reply;
 mod request;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::sync::Arc;
-
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 pub(crate) use copy::{CopyJobs, Encoded};
+pub(crate) use inside::Inside;
 pub(crate) use reply::{
     ClaimReply, Malformed, NewId, Numbers, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply,
 };
 pub(crate) use request::{
-    Bounds, Checkpoint, Claim, Ending, Enqueue, History, NewJob, NewJobs, Promote, Recover, Recovery, Renew, Settle,
-    Settlement, Stale, Survey,
+    Bounds, Checkpoint, Claim, Complete, Ending, Enqueue, Held, History, NewJob, NewJobs, Promote, Recover, Recovery,
+    Renew, Settle, Settlement, Stale, Survey,
 };
 pub(crate) use text::{Text, Texts, render};
 
@@ -74,9 +74,7 @@ pub(crate) enum Statement {
     Promote(Promote),
     Survey(Survey),
     Renew(Renew),
-    Held {
-        worker: Arc<str>,
-    },
+    Held(Held),
     Enqueue(Enqueue),
     /// Numbers for so many new jobs.
     Reserve(i32),
@@ -108,7 +106,7 @@ impl Statement {
             Self::Promote(promote) => one(Text::Promote, promote.params()),
             Self::Survey(survey) => one(Text::Survey, survey.params()),
             Self::Renew(renew) => one(Text::Renew, renew.params()),
-            Self::Held { worker } => one(Text::Held, vec![Box::new(worker.to_string())]),
+            Self::Held(held) => one(Text::Held, held.params()),
             Self::Enqueue(enqueue) => one(Text::Enqueue, enqueue.params()),
             Self::Reserve(count) => one(Text::Reserve, vec![Box::new(*count)]),
             Self::Copy(copy) => copy.commands(),
@@ -140,7 +138,7 @@ impl Statement {
             Self::Promote(_) => reply::promoted(rows),
             Self::Survey(_) => reply::survey(rows),
             Self::Renew(_) => reply::renewed(rows),
-            Self::Held { .. } => reply::held(rows),
+            Self::Held(_) => reply::held(rows),
             Self::Enqueue(enqueue) => reply::enqueued(enqueue.len(), rows),
             Self::Reserve(count) => reply::reserved(*count, rows),
             Self::Checkpoint(_) => Ok(Reply::Checkpointed(!rows.is_empty())),
@@ -162,7 +160,7 @@ impl Statement {
             Self::Promote(_) => "promote",
             Self::Survey(_) => "survey",
             Self::Renew(_) => "renew",
-            Self::Held { .. } => "held",
+            Self::Held(_) => "held",
             Self::Enqueue(_) => "enqueue",
             Self::Reserve(_) => "reserve",
             Self::Copy(_) => "copy",

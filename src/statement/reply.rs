@@ -21,6 +21,8 @@ pub(crate) enum Reply {
     Stale(Vec<StaleRow>),
     /// Whether the claim was still the run's.
     Checkpointed(bool),
+    /// Of a completion in the caller's transaction.
+    Completed(Settled),
     /// Oldest first.
     History(Vec<JournalEntry>),
     Recovered(Vec<Recovered>),
@@ -33,7 +35,8 @@ pub(crate) enum Reply {
     Survey(SurveyReply),
     /// With whether the job is to be cancelled.
     Renewed(Vec<(RunId, bool)>),
-    Held(Vec<RunId>),
+    /// With whether the run has completed its job by itself, so that nothing is held any more.
+    Held(Vec<(RunId, bool)>),
     /// In the order of the request.
     Enqueued(Vec<NewId>),
     Reserved(Numbers),
@@ -70,6 +73,8 @@ pub(crate) enum Settled {
     Busy,
     /// An earlier attempt, whose reply was lost, had stored it.
     Landed,
+    /// The run had completed its job by itself before, in a transaction of its handler; that stands.
+    Completed,
 }
 
 #[derive(Debug)]
@@ -154,14 +159,22 @@ pub(super) fn exchange(settles: bool, claims: bool, results: &[Vec<Row>]) -> Res
 }
 
 fn settled(row: &Row) -> Result<(RunId, Settled), ReadError> {
-    let answer = match get::<i16>(row, "answer")? {
-        0 => Settled::Accepted,
-        1 => Settled::Refused,
-        2 => Settled::Busy,
-        3 => Settled::Landed,
-        other => return Err(ReadError::new(format!("answer {other} of a settlement"))),
-    };
-    Ok((RunId { job: get(row, "job")?, run: get(row, "run")? }, answer))
+    Ok((RunId { job: get(row, "job")?, run: get(row, "run")? }, answer(row)?))
+}
+
+fn answer(row: &Row) -> Result<Settled, ReadError> {
+    match get::<i16>(row, "answer")? {
+        0 => Ok(Settled::Accepted),
+        1 => Ok(Settled::Refused),
+        2 => Ok(Settled::Busy),
+        3 => Ok(Settled::Landed),
+        4 => Ok(Settled::Completed),
+        other => Err(ReadError::new(format!("answer {other} of a settlement"))),
+    }
+}
+
+pub(super) fn completed(rows: &[Row]) -> Result<Reply, ReadError> {
+    Ok(Reply::Completed(answer(only(rows)?)?))
 }
 
 fn claimed(rows: &[Row]) -> ClaimReply {
@@ -261,7 +274,7 @@ pub(super) fn renewed(rows: &[Row]) -> Result<Reply, ReadError> {
 }
 
 pub(super) fn held(rows: &[Row]) -> Result<Reply, ReadError> {
-    Ok(Reply::Held(each(rows, run_id)?))
+    Ok(Reply::Held(each(rows, |row| Ok((run_id(row)?, get(row, "completed")?)))?))
 }
 
 pub(super) fn enqueued(asked: usize, rows: &[Row]) -> Result<Reply, ReadError> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio_postgres::types::{Json as AsJson, ToSql};
+use tokio_postgres::types::{Json as AsJson, ToSql, Type};
 
 use crate::Priority;
 use crate::job::{Json, RunId};
@@ -126,6 +126,43 @@ impl Checkpoint {
             Box::new(self.id.run),
             Box::new(AsJson(&*self.carry)),
         ]
+    }
+}
+
+/// A running job that is completed in a transaction of its handler.
+#[derive(Clone, Debug)]
+pub(crate) struct Complete {
+    pub(crate) worker: Arc<str>,
+    pub(crate) id: RunId,
+    pub(crate) note: Option<String>,
+    pub(crate) attachment: Option<Json>,
+}
+
+impl Complete {
+    pub(super) const TYPES: &[Type] = &[Type::TEXT, Type::INT8, Type::INT4, Type::TEXT, Type::JSON];
+
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
+        vec![
+            Box::new(self.worker.to_string()),
+            Box::new(self.id.job),
+            Box::new(self.id.run),
+            Box::new(self.note.as_deref()),
+            Box::new(self.attachment.as_deref().map(AsJson)),
+        ]
+    }
+}
+
+/// The claims of a worker, and what became of the runs that it knows of.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) worker: Arc<str>,
+    pub(crate) runs: Vec<RunId>,
+}
+
+impl Held {
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
+        let runs: Vec<&RunId> = self.runs.iter().collect();
+        vec![Box::new(self.worker.to_string()), column(&runs, |id| id.job), column(&runs, |id| id.run)]
     }
 }
 

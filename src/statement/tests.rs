@@ -11,6 +11,7 @@
 mod claiming;
 #[path = "../../tests/cluster/mod.rs"]
 mod cluster;
+mod completing;
 mod enqueueing;
 mod migrating;
 mod plans;

@@ -23,6 +23,7 @@ pub(crate) enum Text {
     CopyPayload,
     CopyLive,
     Checkpoint,
+    Complete,
     History,
     Notify,
     Check,
@@ -31,7 +32,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
@@ -46,6 +47,7 @@ impl Text {
         Self::CopyPayload,
         Self::CopyLive,
         Self::Checkpoint,
+        Self::Complete,
         Self::History,
         Self::Notify,
         Self::Check,
@@ -69,6 +71,7 @@ impl Text {
             Self::CopyPayload => "copy_payload",
             Self::CopyLive => "copy_live",
             Self::Checkpoint => "checkpoint",
+            Self::Complete => "complete",
             Self::History => "history",
             Self::Notify => "notify",
             Self::Check => "check",
@@ -92,6 +95,7 @@ impl Text {
             Self::CopyPayload => include_str!("../sql/copy_payload.sql"),
             Self::CopyLive => include_str!("../sql/copy_live.sql"),
             Self::Checkpoint => include_str!("../sql/checkpoint.sql"),
+            Self::Complete => include_str!("../sql/complete.sql"),
             Self::History => include_str!("../sql/history.sql"),
             Self::Notify => include_str!("../sql/notify.sql"),
             Self::Check => include_str!("../sql/check.sql"),

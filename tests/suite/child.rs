@@ -54,6 +54,7 @@ pub(crate) fn serve(front: &dyn Front) {
     }
     let database = Database::new(&url).and_then(|it| it.schema(&schema)).expect("a database");
     let lab = Arc::<Lab>::default();
+    let _ = lab.place.set((url.clone(), schema.clone()));
     let running = front.start(&worker, database, Arc::clone(&lab)).expect("a worker");
     // The parent lets go of the other end when the worker shall stop, or when it dies.
     std::thread::scope(|scope| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use venturi::{CancelReason, CancellationToken, Priority};
@@ -60,6 +60,8 @@ pub(crate) struct Lab {
     turned: Condvar,
     gates: Mutex<BTreeMap<String, CancellationToken>>,
     all_open: AtomicBool,
+    /// The server and the schema, for handlers that have transactions of their own.
+    pub(crate) place: OnceLock<(String, String)>,
 }
 
 impl Lab {

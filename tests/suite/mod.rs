@@ -95,6 +95,9 @@
 //! | (DESIGN) undecodable jobs | `an_undecodable_job_waits_as_long_as_it_may_and_bothers_no_other`, `an_undecodable_job_is_dead_at_once_if_the_policy_says_so`, `an_undecodable_job_dies_at_the_backstop`, `an_undecodable_carry_is_kept_as_it_was` |
 //! | (DESIGN) time-outs | `a_run_that_takes_too_long_is_a_failure`, `a_worker_may_limit_all_its_runs`, `engine::a_future_that_ignores_its_time_out_is_not_put_back_while_it_runs` |
 //! | (DESIGN) what a context tells, stores and holds | `a_context_tells_what_the_row_says`, `a_checkpoint_outlives_a_panic`, `a_checkpoint_is_refused_once_another_has_claimed_the_job`, `a_checkpoint_that_cannot_be_written_is_an_error_of_its_own`, `a_handler_can_read_what_became_of_earlier_runs`, `a_run_that_is_held_has_not_ended` |
+//! | (DESIGN) a handler completes its job in a transaction of its own | `a_completion_is_there_with_its_effects_or_not_at_all`, `a_completion_is_refused_once_another_has_claimed_the_job`, `a_transaction_that_outlives_its_lease_keeps_its_job` |
+//! | … once committed, that stands | `a_job_that_was_completed_stays_completed_whatever_its_handler_does_then`, `a_commit_whose_reply_was_lost_is_not_done_twice`, `a_worker_that_is_killed_after_the_commit_has_done_everything` |
+//! | … not committed, it is as if it had not been tried | `a_completion_that_was_not_committed_makes_the_run_a_failure`, `a_worker_that_is_killed_before_the_commit_has_done_nothing` |
 //!
 //! ## Stale claims
 //!
@@ -198,6 +201,7 @@ pub(crate) mod lab;
 pub(crate) mod probe;
 
 mod child;
+mod effects;
 mod place;
 mod proxy;
 mod purse;
@@ -218,6 +222,7 @@ pub(crate) mod priorities;
 pub(crate) mod resilience;
 pub(crate) mod settling;
 pub(crate) mod shutdown;
+pub(crate) mod transactions;
 pub(crate) mod waiting;
 
 pub(crate) use child::serve;
@@ -307,6 +312,15 @@ macro_rules! bodies {
                 a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon,
                 a_result_whose_reply_was_lost_is_stored_once,
                 a_renewal_whose_reply_was_lost_costs_nothing,
+            ]
+            transactions: [
+                a_completion_is_refused_once_another_has_claimed_the_job,
+                a_commit_whose_reply_was_lost_is_not_done_twice,
+                a_checkpoint_after_a_completion_is_refused,
+                a_handler_that_hangs_after_its_commit_is_stopped_and_its_job_stays_completed,
+                a_transaction_that_outlives_its_lease_keeps_its_job,
+                a_worker_that_is_killed_after_the_commit_has_done_everything,
+                a_worker_that_is_killed_before_the_commit_has_done_nothing,
             ]
             shutdown: [
                 a_stopped_worker_leaves_no_connection,
@@ -401,6 +415,12 @@ macro_rules! bodies {
             resilience: [
                 connections_that_are_cut_under_a_running_handler_cost_it_nothing,
                 connections_that_are_cut_all_the_time_lose_and_double_nothing,
+            ]
+            transactions: [
+                a_completion_is_there_with_its_effects_or_not_at_all,
+                a_job_that_was_completed_stays_completed_whatever_its_handler_does_then,
+                a_handler_that_goes_on_after_its_commit_is_left_alone,
+                a_completion_that_was_not_committed_makes_the_run_a_failure,
             ]
             shutdown: [
                 an_idle_worker_stops_at_once,

@@ -16,12 +16,13 @@ use venturi::r#async::BlockingHandler;
 #[cfg(feature = "blocking")]
 use venturi::blocking::Handler as BlockingHandler;
 
+use super::effects;
 use super::front::Job;
 use super::lab::{Lab, Run, Visit};
 use super::purse::{Brittle, Count, DefaultPanics, Purse, Unwritable, Words, WritingPanics};
 
 /// The longest that a handler waits for anything, so that a test that fails doesn't hang as well.
-const LONGEST: Duration = Duration::from_secs(90);
+pub(crate) const LONGEST: Duration = Duration::from_secs(90);
 
 /// What a job does in its first run, its second, and so on; the last entry stands for all runs after it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -51,6 +52,8 @@ pub(crate) enum Step {
     Recall(u32),
     /// Keeps the run from having ended until the gate opens, whatever becomes of the handler.
     Hold(String),
+    /// Writes an effect and completes the job, in a transaction of the handler's own, and notes the answer.
+    CompleteIn(Finish),
     /// Keeps the thread busy that it runs on.
     Block(Duration),
     /// From here on dropping the task panics.
@@ -66,6 +69,15 @@ pub(crate) enum Step {
     /// Fails for good with a text of so many bytes.
     Rant(usize),
     Pause(Duration),
+}
+
+/// How a handler's transaction ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Finish {
+    Commit,
+    /// When the gate opens.
+    CommitAfter(String),
+    RollBack,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -261,6 +273,7 @@ enum Next {
     WaitFor(CancellationToken),
     Stored(Answer<()>),
     Recalled(Answer<Vec<JournalEntry>>),
+    Transact(Finish),
     End(Result<Outcome, TaskError>),
 }
 
@@ -297,6 +310,7 @@ impl<B: Breed> Probe<B> {
             Step::WaitForSignal => return Next::WaitFor(context.token()),
             Step::Checkpoint => return Next::Stored(context.checkpoint()),
             Step::Recall(most) => return Next::Recalled(context.history(*most)),
+            Step::CompleteIn(finish) => return Next::Transact(finish.clone()),
             Step::Hold(gate) => {
                 let (hold, gate) = (context.hold(), lab.gate(gate));
                 std::thread::spawn(move || {
@@ -326,6 +340,7 @@ impl<B: Breed> BlockingHandler<Arc<Lab>> for Probe<B> {
                 }
                 Next::Stored(answer) => visit.answered(stored(answer.wait())),
                 Next::Recalled(answer) => visit.answered(recalled(answer.wait())),
+                Next::Transact(finish) => visit.answered(effects::on_thread(context, lab, &finish)),
                 Next::End(end) => {
                     result = end;
                     break;
@@ -357,6 +372,7 @@ impl<B: Breed> venturi::r#async::Handler<Arc<Lab>> for Probe<B> {
                     }
                     Next::Stored(answer) => visit.answered(stored(answer.await)),
                     Next::Recalled(answer) => visit.answered(recalled(answer.await)),
+                    Next::Transact(finish) => visit.answered(effects::in_future(context, lab, &finish).await),
                     Next::End(end) => {
                         result = end;
                         break;
@@ -369,7 +385,7 @@ impl<B: Breed> venturi::r#async::Handler<Arc<Lab>> for Probe<B> {
     }
 }
 
-fn stored(answer: Result<(), Error>) -> String {
+pub(crate) fn stored(answer: Result<(), Error>) -> String {
     answer.map_or_else(|error| format!("{:?}", error.kind()), |()| "stored".to_owned())
 }
 

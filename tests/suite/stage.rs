@@ -40,7 +40,9 @@ impl<'a> Stage<'a> {
         // With RUST_LOG set, a failing test shows what the workers had to say.
         let _ = env_logger::builder().is_test(true).try_init();
         let (queue, workers) = (OnceCell::new(), RefCell::default());
-        Self { front, place: Place::new(url), lab: Arc::default(), queue, workers }
+        let (place, lab) = (Place::new(url), Arc::<Lab>::default());
+        let _ = lab.place.set((place.url.clone(), place.schema.clone()));
+        Self { front, place, lab, queue, workers }
     }
 
     pub(crate) fn on_threads(&self) -> bool {

@@ -77,8 +77,14 @@ fn pool(most: usize) -> Rig {
     let runners = vec![Some(runner::run::<Seen, Job> as Runner<Seen>)];
     let (seen, shutdown) = (Arc::new(Seen::default()), CancellationToken::new());
     let (reports, inputs) = unbounded();
-    let handlers =
-        Pool::new(runners, Arc::clone(&seen), move |input| drop(reports.send(input)), shutdown.clone(), most);
+    let handlers = Pool::new(
+        runners,
+        Arc::clone(&seen),
+        move |input| drop(reports.send(input)),
+        shutdown.clone(),
+        most,
+        Home::nowhere(),
+    );
     Rig { handlers, seen, inputs, shutdown }
 }
 

@@ -120,7 +120,11 @@ fn report_of(payload: &str, carry: Option<&str>) -> Report {
         carry: carry.map(json),
     };
     let (token, departure) = (CancellationToken::new(), Departure::new(|_| ()));
-    run::<(), Script>(&job, Ties { token, desk: Arc::new(NoDesk), departure }, &())
+    run::<(), Script>(
+        &job,
+        Ties { token, desk: Arc::new(NoDesk), departure, home: crate::context::Home::nowhere() },
+        &(),
+    )
 }
 
 fn verdict_of(script: &str) -> Verdict {

@@ -209,10 +209,12 @@ fn story(seed: u64) {
             0 => Verdict::Failed { message: "no".into(), permanent: false },
             1 => Verdict::Panicked("panicked: oh".into()),
             2 => Verdict::Paused { resume_in: ms(200), note: None },
+            3 => Verdict::CompletedItself,
             _ => Verdict::Completed { note: None },
         };
         let takes = if kind == "slow" { ms(luck / 8 % 5_000) } else { ms(20) };
-        Behaviour { verdict, ..Behaviour::takes(takes) }
+        let completes_at = (luck / 64 % 4 == 0).then_some(takes / 2);
+        Behaviour { verdict, completes_at, ..Behaviour::takes(takes) }
     });
     world.faults = Faults { lost_before: 20, lost_after: 20, refused: 20, notification_lost: 100, slow: 20 };
     let backoff = crate::Backoff::new(ms(100), S(2));

@@ -1,6 +1,6 @@
 //! A model of the database: what each statement does, without SQL.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use serde_json::value::RawValue;
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
 use crate::statement::{
-    Checkpoint, Claim, ClaimReply, Ending, Promote, Recover, Recovered, Renew, Reply, Settle, Settled, Settlement,
-    Stale, StaleRow, Statement, Survey, SurveyReply,
+    Checkpoint, Claim, ClaimReply, Ending, Held, Promote, Recover, Recovered, Renew, Reply, Settle, Settled,
+    Settlement, Stale, StaleRow, Statement, Survey, SurveyReply,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(super) struct Server {
     pub(super) notifications: Vec<String>,
     /// How many seconds a claim looks that begins at the beginning.
     pub(super) full_look: f64,
+    /// Rows that transactions of handlers hold, with completions that are not committed yet.
+    pub(super) locked: BTreeSet<i64>,
     next_id: i64,
 }
 
@@ -94,7 +96,7 @@ impl Server {
             Statement::Promote(promote) => self.promote(promote),
             Statement::Survey(survey) => Reply::Survey(self.survey(survey)),
             Statement::Renew(renew) => Reply::Renewed(self.renew(renew)),
-            Statement::Held { worker } => Reply::Held(self.held(worker)),
+            Statement::Held(held) => Reply::Held(self.held(held)),
             Statement::Checkpoint(checkpoint) => Reply::Checkpointed(self.checkpoint(checkpoint)),
             Statement::History(_) => Reply::History(Vec::new()),
             Statement::Notify { payload, .. } => {
@@ -164,11 +166,16 @@ impl Server {
         let ours =
             |row: &Row| row.run_count == it.id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
         if !self.live.get(&it.id.job).is_some_and(ours) {
-            let landed = self
-                .journal
-                .iter()
-                .any(|entry| entry.id == it.id && entry.by == worker && entry.what != "stale-recovered");
-            return if landed { Settled::Landed } else { Settled::Refused };
+            let landed =
+                self.journal.iter().find(|entry| entry.id == it.id && entry.by == worker).map(|entry| entry.what);
+            return match landed {
+                Some(what) if what == it.outcome.name() => Settled::Landed,
+                Some("completed") => Settled::Completed,
+                _ => Settled::Refused,
+            };
+        }
+        if self.locked.contains(&it.id.job) {
+            return Settled::Busy;
         }
         self.journal.push(Entry { id: it.id, by: worker.to_owned(), what: it.outcome.name() });
         let row = self.live.get_mut(&it.id.job).unwrap();
@@ -224,7 +231,8 @@ impl Server {
         let mut done = Vec::new();
         for it in &recover.rows {
             let Some(row) = self.live.get(&it.id.job) else { continue };
-            if row.run_count != it.id.run || self.expired(row, "").as_deref() != Some(&it.claimed_by) {
+            let locked = self.locked.contains(&it.id.job);
+            if locked || row.run_count != it.id.run || self.expired(row, "").as_deref() != Some(&it.claimed_by) {
                 continue;
             }
             self.journal.push(Entry { id: it.id, by: it.claimed_by.clone(), what: "stale-recovered" });
@@ -281,7 +289,7 @@ impl Server {
         let now = self.now;
         let mut done = Vec::new();
         for (id, lease) in &renew.rows {
-            let Some(row) = self.live.get_mut(&id.job) else { continue };
+            let Some(row) = self.live.get_mut(&id.job).filter(|_| !self.locked.contains(&id.job)) else { continue };
             match &mut row.state {
                 State::Claimed { by, expires } if **by == *renew.worker && row.run_count == id.run => {
                     *expires = now + Duration::from_secs_f64(*lease);
@@ -293,8 +301,29 @@ impl Server {
         done
     }
 
-    fn held(&self, worker: &str) -> Vec<RunId> {
-        let ours = |row: &Row| matches!(&row.state, State::Claimed { by, .. } if by == worker);
-        self.live.iter().filter(|(_, row)| ours(row)).map(|(id, row)| RunId { job: *id, run: row.run_count }).collect()
+    fn held(&self, held: &Held) -> Vec<(RunId, bool)> {
+        let ours = |row: &Row| matches!(&row.state, State::Claimed { by, .. } if **by == *held.worker);
+        let rows =
+            self.live.iter().filter(|(_, row)| ours(row)).map(|(id, row)| RunId { job: *id, run: row.run_count });
+        let completed = held.runs.iter().filter(|id| self.completed(**id, &held.worker));
+        rows.map(|id| (id, false)).chain(completed.map(|id| (*id, true))).collect()
+    }
+
+    fn completed(&self, id: RunId, worker: &str) -> bool {
+        self.journal.iter().any(|entry| entry.id == id && entry.by == worker && entry.what == "completed")
+    }
+
+    /// A handler's transaction that completes its job is committed; says whether the job was still the run's.
+    pub(super) fn complete(&mut self, id: RunId, worker: &str) -> bool {
+        self.locked.remove(&id.job);
+        let ours =
+            |row: &Row| row.run_count == id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
+        if !self.live.get(&id.job).is_some_and(ours) {
+            return false;
+        }
+        self.journal.push(Entry { id, by: worker.to_owned(), what: "completed" });
+        let row = self.live.remove(&id.job).unwrap();
+        self.finished.insert(id.job, (row, "completed"));
+        true
     }
 }

@@ -470,6 +470,11 @@ impl World {
         self.nodes[node].states.iter().map(|(_, state, ..)| *state).collect()
     }
 
+    /// A handler begins a transaction that completes its job; it is open until the job is completed or let go.
+    pub(super) fn hold_row(&mut self, job: i64) {
+        self.server.locked.insert(job);
+    }
+
     pub(super) fn all_finished(&self) -> bool {
         self.server.live.is_empty()
     }
@@ -528,7 +533,7 @@ fn writes(statement: &Statement) -> bool {
         Statement::Check
             | Statement::Stale(_)
             | Statement::Survey(_)
-            | Statement::Held { .. }
+            | Statement::Held(_)
             | Statement::History(_)
             | Statement::Listen
             | Statement::Notify { .. }

@@ -52,14 +52,38 @@ fn a_renewal_never_waits_for_a_locked_row() {
     assert_eq!(renew(&mut db, ME, &[locked, free]), [(free, false)]);
 }
 
+fn held(db: &mut Db, known: &[RunId]) -> Vec<(RunId, bool)> {
+    match db.ask(&Statement::Held(Held { worker: ME.into(), runs: known.to_vec() })) {
+        Reply::Held(rows) => rows,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_worker_is_told_which_of_its_runs_have_completed_their_jobs_by_themselves() {
+    let mut db = Db::new();
+    let [failed, done, requeued, held_still] = std::array::from_fn(|_| db.claimed_one(ME));
+    let others = db.claimed_one(OTHER);
+    db.settle_one(ME, bare(failed, Ending::Dead));
+    for (worker, run) in [(ME, done), (ME, requeued), (OTHER, others)] {
+        db.settle_one(worker, bare(run, Ending::Completed));
+    }
+    db.run(&format!(
+        "INSERT INTO {{schema}}.journal (job_id, run_no, event, claimed_by) VALUES ({}, 1, 3, '{ME}'); \
+         DELETE FROM {{schema}}.finished WHERE id = {}",
+        requeued.job, requeued.job
+    ));
+    let rows = held(&mut db, &[failed, done, requeued, held_still, others]);
+    assert_eq!(rows, [(held_still, false), (done, true), (requeued, true)]);
+}
+
 #[test]
 fn a_worker_can_ask_what_it_holds() {
     let mut db = Db::new();
     let (first, second) = (db.claimed_one(ME), db.claimed_one(ME));
     db.claimed_one(OTHER);
     db.settle_one(ME, bare(first, Ending::Completed));
-    let reply = db.ask(&Statement::Held { worker: ME.into() });
-    assert!(matches!(&reply, Reply::Held(rows) if *rows == [second]), "{reply:?}");
+    assert_eq!(held(&mut db, &[]), [(second, false)]);
 }
 
 #[test]
@@ -95,7 +119,11 @@ fn renew_until(over: &AtomicBool, texts: &Texts) -> usize {
     let sql = client.prepare(texts.sql(Text::Renew)).unwrap();
     let mut renewed = 0;
     while !over.load(Ordering::Relaxed) {
-        let Reply::Held(mut held) = ask(&mut client, texts, &Statement::Held { worker: ME.into() }) else { panic!() };
+        let Reply::Held(held) = ask(&mut client, texts, &Statement::Held(Held { worker: ME.into(), runs: Vec::new() }))
+        else {
+            panic!()
+        };
+        let mut held: Vec<RunId> = held.into_iter().map(|(id, _)| id).collect();
         held.sort_unstable_by(|one, other| other.cmp(one));
         let ids: Vec<i64> = held.iter().map(|run| run.job).collect();
         let runs: Vec<i32> = held.iter().map(|run| run.run).collect();

@@ -91,7 +91,7 @@ impl<'a> Worker<'a> {
         let Reply::Survey(seen) = self.ask(&Statement::Survey(survey)) else { panic!() };
         let nothing = SurveyReply { ready: false, due: false, stale: false, next_due: None, next_expiry: None };
         seen == nothing
-            && matches!(self.ask(&Statement::Held { worker: self.name.clone() }), Reply::Held(held) if held.is_empty())
+            && matches!(self.ask(&Statement::Held(Held { worker: self.name.clone(), runs: Vec::new() })), Reply::Held(held) if held.is_empty())
     }
 
     /// As if by somebody else: our own claims run out like all others.
@@ -140,6 +140,7 @@ impl<'a> Worker<'a> {
                 Settled::Accepted => self.accepted.push((row.id, row.outcome)),
                 Settled::Busy => self.open.push(row),
                 Settled::Refused => {}
+                Settled::Completed => panic!("{row:?} has not completed itself"),
                 Settled::Landed => panic!("{row:?} had never been accepted"),
             }
         }

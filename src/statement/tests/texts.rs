@@ -30,7 +30,7 @@ fn samples() -> Vec<Statement> {
         Statement::Promote(Promote { kinds: vec!["a"], look_back: 1.0, most: 1 }),
         Statement::Survey(Survey { kinds: vec!["a"], worker: worker.clone(), look_back: 1.0 }),
         Statement::Renew(Renew { worker: worker.clone(), rows: vec![(id, 60.0)] }),
-        Statement::Held { worker },
+        Statement::Held(Held { worker, runs: vec![id] }),
         enqueue(vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")]),
         Statement::Reserve(1),
         Statement::Copy(CopyJobs {
@@ -43,6 +43,13 @@ fn samples() -> Vec<Statement> {
         Statement::Check,
         Statement::Listen,
     ]
+}
+
+/// Those that go over clients of the application's.
+fn samples_inside() -> Vec<Inside> {
+    let id = RunId { job: 1, run: 1 };
+    let (note, attachment) = (Some("note".into()), Some(json("[1]")));
+    vec![Inside::Complete(Complete { worker: ME.into(), id, note, attachment })]
 }
 
 fn full_settlement(id: RunId) -> Settlement {
@@ -66,6 +73,17 @@ fn every_text_prepares_and_takes_the_parameters_that_its_command_encodes() {
         for (nth, (param, ty)) in command.params.iter().zip(prepared.params()).enumerate() {
             let refusal = param.to_sql_checked(ty, &mut BytesMut::new()).err();
             assert!(refusal.is_none(), "{name}: ${} is {ty}: {refusal:?}", nth + 1);
+        }
+        seen.insert(name);
+    }
+    for inside in samples_inside() {
+        let name = inside.text().name();
+        let prepared =
+            db.client.prepare(db.texts.sql(inside.text())).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let types: Vec<_> = inside.params().into_iter().map(|(_, ty)| ty).collect();
+        assert_eq!(prepared.params(), types, "{name}: the types that are sent with it");
+        for (param, ty) in inside.params() {
+            param.to_sql_checked(&ty, &mut BytesMut::new()).unwrap();
         }
         seen.insert(name);
     }

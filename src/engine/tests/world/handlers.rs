@@ -22,12 +22,14 @@ pub(in crate::engine::tests) struct Behaviour {
     pub(in crate::engine::tests) cooperative: bool,
     /// How soon everything of it is gone when it is aborted, if it is a future; `None`: it never yields.
     pub(in crate::engine::tests) stops_in: Option<Duration>,
+    /// When it commits a transaction that completes its job.
+    pub(in crate::engine::tests) completes_at: Option<Duration>,
 }
 
 impl Behaviour {
     pub(in crate::engine::tests) fn takes(takes: Duration) -> Self {
         let verdict = Verdict::Completed { note: None };
-        Self { waits: Duration::ZERO, takes, verdict, cooperative: false, stops_in: Some(ms(1)) }
+        Self { waits: Duration::ZERO, takes, verdict, cooperative: false, stops_in: Some(ms(1)), completes_at: None }
     }
 
     /// It never ends by itself, nor when it is told to.
@@ -82,7 +84,18 @@ impl World {
         if report_start {
             self.schedule(Duration::ZERO, Happening::Tell(node, Input::Started(id)));
         }
+        if let Some(after) = behaviour.completes_at {
+            self.at(self.time + after, move |world| world.complete(node, id));
+        }
         self.schedule(behaviour.takes, Happening::HandlerEnds(node, id, Some(behaviour.verdict)));
+    }
+
+    /// Its transaction is over the handler's own connection, so no fault of the worker's reaches it.
+    fn complete(&mut self, node: usize, id: RunId) {
+        if self.server_up && !self.hung && self.nodes[node].handlers.contains_key(&id) {
+            let name = self.nodes[node].name.clone();
+            self.server.complete(id, &name);
+        }
     }
 
     pub(super) fn cancel(&mut self, node: usize, id: RunId) {
