@@ -250,6 +250,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_set_has_the_documented_default() {
+        let config = Config::new(16);
+        assert_eq!((config.poll_max, config.shutdown_timeout), (Duration::from_secs(30), Duration::from_secs(30)));
+        assert_eq!((config.lease, config.renew_leases), (Duration::from_secs(900), true));
+        assert_eq!((config.priority_ratio, config.backstop, config.jitter), (Some(4), Some(20), 0.5));
+        assert_eq!((config.timeout, config.handler_grace, config.abort_grace), (None, None, Duration::from_secs(5)));
+        assert_eq!((config.panic_policy, config.decode_policy), (PanicPolicy::Retry, DecodePolicy::Retry));
+        assert_eq!((config.concurrency, config.claimed_by), (8, None));
+    }
+
+    #[test]
     fn the_defaults_are_valid() {
         for cores in [0, 1, 4, 64] {
             Config::new(cores).validate().unwrap();

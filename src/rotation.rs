@@ -27,11 +27,22 @@ impl Floor {
     }
 }
 
+/// What the next claim takes: nothing above the floor, and so many of the free slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) floor: Floor,
+    pub(crate) slots: u32,
+}
+
 /// The slots owed to the lower priorities.
 ///
 /// Each claimed slot c owes one slot to Low when `c % r² = 0`, else to Normal when `c % r = 0`. An exchange has one
 /// floor for all its free slots, so debts are saved up until they fill it: the shares of a saturated queue are the same
 /// whatever the number of free slots, `1 − 1/r`, `1/r − 1/r²` and `1/r²`.
+///
+/// Saved up from nothing, many free slots at a time, the first debt to Low would be paid after r² exchanges and not after
+/// r² slots. So the first backlog is dealt out in three exchanges instead of one: what its slots will owe to Low and to
+/// Normal, but one slot at least, is paid ahead.
 #[derive(Clone, Debug)]
 pub(crate) struct Rotation {
     /// `None`: strict priority.
@@ -39,11 +50,20 @@ pub(crate) struct Rotation {
     /// The last claimed slot, modulo r².
     slot: u64,
     /// The free slots of the exchange that was asked about last.
-    asked: u64,
+    asked: u32,
     /// The most slots that one claim has filled.
-    widest: u64,
-    low: u64,
-    normal: u64,
+    widest: u32,
+    /// Below zero: paid ahead.
+    low: i64,
+    normal: i64,
+    ahead: Option<Ahead>,
+}
+
+/// What is still to be paid ahead.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    low: u32,
+    normal: u32,
 }
 
 impl Rotation {
@@ -51,23 +71,47 @@ impl Rotation {
     pub(crate) fn new(ratio: Option<u32>, phase: u64) -> Self {
         let ratio = ratio.filter(|ratio| *ratio >= 2).map(u64::from);
         let slot = ratio.map_or(0, |ratio| phase % (ratio * ratio));
-        Self { ratio, slot, asked: 0, widest: 0, low: 0, normal: 0 }
+        Self { ratio, slot, asked: 0, widest: 0, low: 0, normal: 0, ahead: None }
     }
 
-    /// The floor of an exchange with `free` slots.
+    /// What an exchange with `free` slots claims.
     ///
-    /// None after a claim that came back short: then there was nothing left to starve.
-    pub(crate) fn floor(&mut self, free: u32, previous_claim_was_full: bool) -> Floor {
-        self.asked = u64::from(free);
-        if free == 0 || !previous_claim_was_full {
-            Floor::None
-        } else if self.low >= self.asked {
+    /// No floor after a claim that came back short: then there was nothing left to starve.
+    pub(crate) fn turn(&mut self, free: u32, previous_claim_was_full: bool) -> Turn {
+        let ahead = self.ahead(free);
+        let turn = if free == 0 || !previous_claim_was_full {
+            Turn { floor: Floor::None, slots: free.saturating_sub(ahead.low + ahead.normal).max(free.min(1)) }
+        } else if ahead.low > 0 {
+            Turn { floor: Floor::Low, slots: ahead.low.min(free) }
+        } else if ahead.normal > 0 {
+            Turn { floor: Floor::Normal, slots: ahead.normal.min(free) }
+        } else {
+            Turn { floor: self.floor(free.into()), slots: free }
+        };
+        self.asked = turn.slots;
+        turn
+    }
+
+    fn floor(&self, free: i64) -> Floor {
+        if self.low >= free {
             Floor::Low
-        } else if self.normal >= self.asked {
+        } else if self.normal >= free {
             Floor::Normal
         } else {
             Floor::None
         }
+    }
+
+    /// One slot at a time nothing is saved up, and the rule itself sees to it that each priority has its turn.
+    fn ahead(&mut self, free: u32) -> Ahead {
+        let Some(ratio) = self.ratio.and_then(|ratio| u32::try_from(ratio).ok()) else { return Ahead::default() };
+        *self.ahead.get_or_insert_with(|| match free {
+            0 | 1 => Ahead::default(),
+            _ => {
+                let low = (free / ratio / ratio).max(1);
+                Ahead { low, normal: (free / ratio).saturating_sub(low).max(1) }
+            }
+        })
     }
 
     /// Takes note of a claim that succeeded: `n` rows came, with this floor.
@@ -75,18 +119,26 @@ impl Rotation {
     /// A floor pays all the slots it was asked for, also those it could not fill: the priority had nothing more to run,
     /// and asking again would cost each later exchange a claim in vain.
     pub(crate) fn claimed(&mut self, n: u32, floor_used: Floor) {
+        let (paid, mut nothing) = (self.asked, Ahead::default());
+        let ahead = self.ahead.as_mut().unwrap_or(&mut nothing);
         match floor_used {
             Floor::None => {}
-            Floor::Normal => self.normal = self.normal.saturating_sub(self.asked),
-            Floor::Low => self.low = self.low.saturating_sub(self.asked),
+            Floor::Normal => {
+                self.normal -= i64::from(paid);
+                ahead.normal = ahead.normal.saturating_sub(paid);
+            }
+            Floor::Low => {
+                self.low -= i64::from(paid);
+                ahead.low = ahead.low.saturating_sub(paid);
+            }
         }
         if let Some(ratio) = self.ratio {
-            self.owe(u64::from(n), ratio);
+            self.owe(n, ratio);
         }
     }
 
-    fn owe(&mut self, n: u64, ratio: u64) {
-        let end = self.slot + n;
+    fn owe(&mut self, n: u32, ratio: u64) {
+        let end = self.slot + u64::from(n);
         let low = end / (ratio * ratio);
         let normal = end / ratio - self.slot / ratio - low;
         self.slot = end % (ratio * ratio);
@@ -94,9 +146,9 @@ impl Rotation {
         // While claims come back short no floor is used, and what is owed would grow for days, to be paid in one go at
         // the expense of High when the queue fills up. A full exchange needs no more than its own width; the second
         // width is for what is owed while the other debt is paid.
-        let most = self.widest * 2;
-        self.low = (self.low + low).min(most);
-        self.normal = (self.normal + normal).min(most);
+        let most = i64::from(self.widest) * 2;
+        let add = |debt: i64, more: u64| debt.saturating_add_unsigned(more).min(most);
+        (self.low, self.normal) = (add(self.low, low), add(self.normal, normal));
     }
 }
 
@@ -106,14 +158,15 @@ mod tests {
 
     /// Claims `total` slots, `free` at a time, from a queue that always has jobs of the priorities in `present`.
     fn saturated(rotation: &mut Rotation, free: u32, total: u32, present: &[i32]) -> Vec<i32> {
-        let mut claimed = Vec::new();
-        let mut full = true;
+        let (mut claimed, mut full, mut left) = (Vec::new(), true, free);
         while claimed.len() < total as usize {
-            let floor = rotation.floor(free, full);
+            let Turn { floor, slots } = rotation.turn(left, full);
             let best = present.iter().copied().find(|tier| *tier >= floor.code());
             full = best.is_some();
-            rotation.claimed(if full { free } else { 0 }, floor);
-            claimed.extend(best.into_iter().flat_map(|tier| std::iter::repeat_n(tier, free as usize)));
+            let got = if full { slots } else { 0 };
+            rotation.claimed(got, floor);
+            left = if got == left { free } else { left - got };
+            claimed.extend(best.into_iter().flat_map(|tier| std::iter::repeat_n(tier, slots as usize)));
         }
         claimed
     }
@@ -150,6 +203,37 @@ mod tests {
     }
 
     #[test]
+    fn at_first_each_priority_starts_within_r_squared_slots_however_many_are_free() {
+        for ratio in [2, 3, 4, 10] {
+            for free in [1, 2, 3, 5, 16, 64] {
+                let mut rotation = Rotation::new(Some(ratio), 5);
+                let claimed = saturated(&mut rotation, free, ratio * ratio + 64, &[0, 1, 2]);
+                // Of the exchange that the last of these slots is in, all slots start at once.
+                let window = (ratio * ratio).max(free) as usize;
+                for tier in 0..3 {
+                    assert!(claimed[..window].contains(&tier), "ratio {ratio}, {free} free: {claimed:?} lacks {tier}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_first_backlog_takes_more_exchanges_than_one() {
+        let mut rotation = Rotation::new(Some(4), 0);
+        let slots = |rotation: &mut Rotation, free, full| {
+            let turn = rotation.turn(free, full);
+            rotation.claimed(turn.slots, turn.floor);
+            (turn.floor, turn.slots)
+        };
+        assert_eq!(slots(&mut rotation, 16, false), (Floor::None, 12));
+        assert_eq!(slots(&mut rotation, 4, true), (Floor::Low, 1));
+        assert_eq!(slots(&mut rotation, 3, true), (Floor::Normal, 3));
+        for _ in 0..100 {
+            assert_eq!(slots(&mut rotation, 16, true).1, 16);
+        }
+    }
+
+    #[test]
     fn a_slot_that_owes_to_low_does_not_owe_to_normal() {
         let mut rotation = Rotation::new(Some(4), 0);
         rotation.claimed(16, Floor::None);
@@ -173,7 +257,7 @@ mod tests {
         let mut rotation = Rotation::new(Some(4), 0);
         let mut floored = 0;
         for _ in 0..160 {
-            let floor = rotation.floor(1, true);
+            let floor = rotation.turn(1, true).floor;
             if !floor.is_none() {
                 rotation.claimed(0, floor);
                 floored += 1;
@@ -189,25 +273,25 @@ mod tests {
     fn a_claim_that_failed_pays_nothing() {
         let mut rotation = Rotation::new(Some(2), 0);
         rotation.claimed(4, Floor::None);
-        assert_eq!(rotation.floor(1, true), Floor::Low);
-        assert_eq!(rotation.floor(1, true), Floor::Low);
+        assert_eq!(rotation.turn(1, true).floor, Floor::Low);
+        assert_eq!(rotation.turn(1, true).floor, Floor::Low);
         rotation.claimed(1, Floor::Low);
-        assert_eq!(rotation.floor(1, true), Floor::Normal);
+        assert_eq!(rotation.turn(1, true).floor, Floor::Normal);
     }
 
     #[test]
     fn no_floor_is_used_after_a_short_claim_or_without_a_free_slot() {
         let mut rotation = Rotation::new(Some(2), 0);
         rotation.claimed(8, Floor::None);
-        assert_eq!(rotation.floor(1, false), Floor::None);
-        assert_eq!(rotation.floor(0, true), Floor::None);
+        assert_eq!(rotation.turn(1, false).floor, Floor::None);
+        assert_eq!(rotation.turn(0, true), Turn { floor: Floor::None, slots: 0 });
     }
 
     #[test]
     fn debts_that_cannot_be_paid_stay_small() {
         let mut rotation = Rotation::new(Some(2), 0);
         for _ in 0..100_000 {
-            assert_eq!(rotation.floor(8, false), Floor::None);
+            assert_eq!(rotation.turn(8, false).floor, Floor::None);
             rotation.claimed(3, Floor::None);
         }
         assert!(rotation.low <= 6 && rotation.normal <= 6, "{rotation:?}");

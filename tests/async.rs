@@ -24,6 +24,15 @@ mod futures_only {
     }
 }
 
+mod slow {
+    fn front() -> crate::Async {
+        let mount = crate::suite::mount!();
+        crate::Async { mount, executor: crate::Executor::TokioThreads, hands: crate::Hands::Spawned }
+    }
+
+    crate::suite::bodies!(slow);
+}
+
 macro_rules! executors {
     ($($(#[$doc:meta])* $name:ident: $executor:ident, $hands:ident, $which:ident;)*) => {
         $(

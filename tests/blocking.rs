@@ -21,6 +21,14 @@ mod threads {
     crate::suite::bodies!(all);
 }
 
+mod slow {
+    fn front() -> crate::Blocking {
+        crate::Blocking { mount: crate::suite::mount!(), inside_tokio: false }
+    }
+
+    crate::suite::bodies!(slow);
+}
+
 /// Called inside tokio tasks, where the `postgres` client itself would panic.
 mod inside_tokio {
     fn front() -> crate::Blocking {

@@ -11,7 +11,7 @@ use crate::job::ClaimedJob;
 use crate::observer::Event;
 use crate::recovery::{self, PASS, UNBOUNDED};
 use crate::registry::KindRule;
-use crate::rotation::Rotation;
+use crate::rotation::{Rotation, Turn};
 use crate::statement::{Claim, ClaimReply, Recovery, Settlement, StaleRow, SurveyReply};
 use crate::time::{later, seconds, sooner};
 
@@ -315,7 +315,8 @@ impl Engine {
         let bounds = self.claiming.marks.bounds(now, open.iter().map(|kind| kind.index));
         let bounded = bounds.is_some();
         let slots = u32::try_from(want).unwrap_or(u32::MAX);
-        let floor = self.claiming.rotation.floor(slots, self.claiming.previous_full);
+        let Turn { floor, slots } = self.claiming.rotation.turn(slots, self.claiming.previous_full);
+        let want = want.min(usize::try_from(slots).unwrap_or(usize::MAX));
         self.claiming.hungry = false;
         let claim = Claim {
             worker: self.rules.worker.clone(),

@@ -109,6 +109,10 @@ impl Front for Async {
         if self.hands == Hands::Threads { Handlers::Threads } else { Handlers::Futures }
     }
 
+    fn name(&self) -> &'static str {
+        "async"
+    }
+
     fn mount(&self) -> &'static str {
         self.mount
     }
@@ -120,10 +124,6 @@ impl Front for Async {
     fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error> {
         let queue = self.executor.complete(Queue::connect(database))?;
         Ok(Box::new(Handle { executor: self.executor, queue }))
-    }
-
-    fn describe(&self, spec: &WorkerSpec, database: Database) -> Result<String, Error> {
-        self.built(spec, database, Arc::default()).map(|worker| format!("{worker:?}"))
     }
 
     fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error> {

@@ -45,7 +45,7 @@ pub(crate) fn without_a_server_a_call_says_so_and_a_worker_waits(front: &dyn Fro
         assert!(error.to_string().contains("refused"), "{error}");
     }
     let worker = front.start(&WorkerSpec::default(), nowhere, Default::default()).expect("a worker");
-    std::thread::sleep(Duration::from_millis(200));
+    place::for_a_while(Duration::from_millis(200), "it has found that nobody answers");
     assert!(!worker.has_ended());
     worker.stop();
 }
@@ -167,16 +167,4 @@ pub(crate) fn a_payload_that_is_too_large_is_refused_and_the_queue_goes_on(front
     assert_eq!(error.kind(), ErrorKind::Payload);
     assert_eq!(stage.place.number("SELECT count(*) FROM live"), 0, "all or none");
     stage.enqueue(job("after it"));
-}
-
-/// No waiting for half a minute: a worker says what it will wait for.
-pub(crate) fn what_is_not_set_has_the_documented_default(front: &dyn Front) {
-    let database = Database::new("postgres://nobody@127.0.0.1:1/nothing").expect("a proper DSN");
-    let spec = WorkerSpec { jitter: 0.5, ..WorkerSpec::default() };
-    let text = front.describe(&spec, database).expect("a worker");
-    for part in
-        ["poll_max: 30s", "lease: 900s", "shutdown_timeout: 30s", "priority_ratio: Some(4)", "backstop: Some(20)"]
-    {
-        assert!(text.contains(part), "{part}: {text}");
-    }
 }

@@ -35,6 +35,10 @@ impl Front for Blocking {
         Handlers::Threads
     }
 
+    fn name(&self) -> &'static str {
+        "blocking"
+    }
+
     fn mount(&self) -> &'static str {
         self.mount
     }
@@ -46,10 +50,6 @@ impl Front for Blocking {
     fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error> {
         let queue = self.call(|| Queue::connect(database))?;
         Ok(Box::new(Handle { front: *self, queue }))
-    }
-
-    fn describe(&self, spec: &WorkerSpec, database: Database) -> Result<String, Error> {
-        built(spec, database, Arc::default()).map(|worker| format!("{worker:?}"))
     }
 
     fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error> {

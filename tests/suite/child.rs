@@ -4,7 +4,7 @@
 //! lab of their own, so parent and child meet only in the database.
 
 use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +33,6 @@ struct Orders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mood {
     Usual,
-    /// A panic ends the process, as it does with `panic = "abort"`.
-    AbortsOnPanic,
     /// The logger panics with each line.
     LoggerPanics,
 }
@@ -45,7 +43,6 @@ pub(crate) fn serve(front: &dyn Front) {
     let Orders { url, schema, worker, mood } = serde_json::from_str(&orders).expect("orders from the parent");
     match mood {
         Mood::Usual => {}
-        Mood::AbortsOnPanic => std::panic::set_hook(Box::new(|_| std::process::abort())),
         Mood::LoggerPanics => {
             std::panic::set_hook(Box::new(|_| {}));
             log::set_logger(&PanickingLogger).expect("the only logger");
@@ -90,14 +87,22 @@ impl Worker {
     pub(crate) fn start(stage: &Stage<'_>, spec: &WorkerSpec, mood: Mood) -> Self {
         let orders =
             Orders { url: stage.place.url.clone(), schema: stage.place.schema.clone(), worker: spec.clone(), mood };
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args([&format!("{}::child_process", stage.front.mount()), "--exact", "--nocapture"])
-            .env(VARIABLE, serde_json::to_string(&orders).expect("orders"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a child");
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args([&format!("{}::child_process", stage.front.mount()), "--exact", "--nocapture"]);
+        command.env(VARIABLE, serde_json::to_string(&orders).expect("orders"));
+        Self::spawn(command)
+    }
+
+    /// A worker in a program that was built to abort on panic, as test programs never are; its handler panics.
+    pub(crate) fn start_aborting(stage: &Stage<'_>) -> Self {
+        let mut command = Command::new(super::aborting::program());
+        command.args([stage.front.name(), &stage.place.url, &stage.place.schema]);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a child");
         let stdin = child.stdin.take();
         Self { child, stdin }
     }
@@ -113,9 +118,9 @@ impl Worker {
         self.child.try_wait().expect("a child of ours").is_some()
     }
 
-    /// Waits until the process has ended by itself.
-    pub(crate) fn wait_end(&mut self) {
-        eventually("the child has ended", || self.has_ended().then_some(()));
+    /// Waits until the process has ended by itself, and says how.
+    pub(crate) fn wait_end(&mut self) -> ExitStatus {
+        eventually("the child has ended", || self.child.try_wait().expect("a child of ours"))
     }
 
     /// Tells the worker to stop, and returns what it says of itself.

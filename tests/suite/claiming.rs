@@ -166,7 +166,7 @@ pub(crate) fn run_counts_are_exact_and_the_journal_has_no_gap(front: &dyn Front)
     let stage = Stage::new(front);
     let quick = Some((Duration::from_millis(10), Duration::from_millis(50)));
     let spec = WorkerSpec { concurrency: Some(8), backoff: quick, ..WorkerSpec::default() };
-    let jobs = stage.enqueue_many(Kind::Plain, (0..150).map(|nth| job(format!("{nth}")).failing(nth % 3)));
+    let jobs = stage.enqueue_many(Kind::Plain, (0..60).map(|nth| job(format!("{nth}")).failing(nth % 3)));
     stage.work(&spec);
     stage.work(&spec);
     stage.place.wait_all_finished();

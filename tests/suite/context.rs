@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::front::{Front, WorkerSpec};
 use super::lab::End;
+use super::place::for_a_while;
 use super::probe::{Blast, Kind, Step, job};
 use super::stage::Stage;
 
@@ -63,6 +64,33 @@ pub(crate) fn a_handler_can_read_what_became_of_earlier_runs(front: &dyn Front) 
     assert_eq!(answers, ["", "1 Retried no luck, 2 Paused a pause", "2 Paused a pause"]);
 }
 
+/// A history is read when a handler asks, and no more of it than that. Counted by the server, so that it does not depend
+/// on how busy the machine is.
+pub(crate) fn a_long_history_does_not_slow_the_start(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let old = stage.enqueue(job("old").run([Step::Recall(5)]));
+    stage.place.run(&format!(
+        "UPDATE live SET run_count = 50000 WHERE id = {old}; \
+         INSERT INTO journal (job_id, run_no, event, claimed_by, note) \
+         SELECT {old}, nth, 7, 'worker', 'a pause' FROM generate_series(1, 50000) nth; ANALYZE journal"
+    ));
+    let young = stage.enqueue_many(Kind::Plain, (0..5).map(|nth| job(format!("young {nth}"))));
+    let worker = stage.work(&WorkerSpec::serial());
+    for id in young.into_iter().chain([old]) {
+        stage.place.wait_status(id, "completed");
+    }
+    let answers = stage.look(|book| book.of("old")[0].answers.clone());
+    assert!(answers[0].starts_with("49996 Paused") && answers[0].ends_with("50000 Paused a pause"), "{answers:?}");
+    // Backends report what they have read when they end.
+    worker.stop();
+    stage.place.wait_no_backends();
+    let read = "SELECT (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relid = 'journal'::regclass) \
+         + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relid = 'journal'::regclass)::int8";
+    let read = stage.place.number(read);
+    println!("of 50,000 entries {read} were read");
+    assert!(read < 500, "{read}");
+}
+
 /// What a handler left behind may still be at work on the job, so the job is not given back before that has ended.
 pub(crate) fn a_run_that_is_held_has_not_ended(front: &dyn Front) {
     let stage = Stage::new(front);
@@ -75,7 +103,7 @@ pub(crate) fn a_run_that_is_held_has_not_ended(front: &dyn Front) {
     stage.wait("the handler returns", |book| (book.of("held").first()?.end == Some(End::Returned)).then_some(()));
     let next = stage.enqueue(job("next"));
     worker.tell_to_stop();
-    std::thread::sleep(300 * MS);
+    for_a_while(300 * MS, "a worker that waits for nothing has ended by now");
     assert!(!worker.has_ended());
     assert_eq!([held, next].map(|id| stage.place.job(id).status), ["claimed", "pending"]);
     stage.open("let go");

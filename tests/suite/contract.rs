@@ -7,7 +7,7 @@ use venturi::{CancelReason, LeftReason, ShutdownReport};
 
 use super::front::{Front, Job, WorkerSpec};
 use super::lab::End;
-use super::place::eventually;
+use super::place::{eventually, for_a_while};
 use super::probe::{Blast, Kind, Step, job};
 use super::proxy::Proxy;
 use super::stage::Stage;
@@ -21,7 +21,7 @@ const MS: Duration = Duration::from_millis(1);
 const LEASE: Option<Duration> = Some(Duration::from_secs(3));
 
 /// Far less than any time-out that must not be what ended something, and far more than a busy machine needs.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(20);
 
 fn impatient() -> WorkerSpec {
     WorkerSpec { shutdown_timeout: Some(100 * MS), handler_grace: Some(100 * MS), ..WorkerSpec::default() }
@@ -92,7 +92,7 @@ pub(crate) fn a_stopping_worker_keeps_the_claim_of_a_running_handler_beside_a_pe
         assert_eq!((row.status.as_str(), &row.claimed_by), ("claimed", &owner));
         assert!(row.lease_left.is_some_and(|left| left > 0.0), "it is renewed: {row:?}");
         worker.tell_to_stop();
-        std::thread::sleep(100 * MS);
+        for_a_while(100 * MS, "looked at through more than a lease");
     }
     assert!(!worker.has_ended());
     let opened = Instant::now();
@@ -162,7 +162,7 @@ pub(crate) fn without_a_time_to_wind_down_only_threads_are_waited_for(front: &dy
     stage.wait_start("going", 1);
     worker.tell_to_stop();
     if stage.on_threads() {
-        std::thread::sleep(300 * MS);
+        for_a_while(300 * MS, "a worker that does not wait has ended by now");
         assert_eq!((worker.has_ended(), stage.place.job(id).status.as_str()), (false, "claimed"));
         stage.open("end");
     }
@@ -203,8 +203,7 @@ fn assert_left_behind(stage: &Stage<'_>, worker: &super::front::Running, break_i
     break_it();
     worker.tell_to_stop();
     if stage.on_threads() {
-        // Longer than all windows of a future.
-        std::thread::sleep(Duration::from_millis(1_500));
+        for_a_while(1_500 * MS, "longer than all windows of a future");
         assert!(!worker.has_ended(), "a thread is waited for, server or not");
         stage.open("end");
     }
@@ -231,7 +230,7 @@ pub(crate) fn a_held_run_delays_the_stop(front: &dyn Front) {
     while ended.elapsed() < Duration::from_secs(4) {
         let row = stage.place.job(id);
         assert!(row.lease_left.is_some_and(|left| left > 0.0), "claimed, and renewed: {row:?}");
-        std::thread::sleep(100 * MS);
+        for_a_while(100 * MS, "looked at through more than a lease");
     }
     assert!(!worker.has_ended());
     stage.open("let go");
@@ -251,7 +250,7 @@ pub(crate) fn a_thread_is_waited_for_through_all_windows(front: &dyn Front) {
     stage.wait_start("going", 2);
     worker.tell_to_stop();
     for _ in 0..10 {
-        std::thread::sleep(100 * MS);
+        for_a_while(100 * MS, "looked at through all windows");
         worker.tell_to_stop();
         assert!(!worker.has_ended());
         assert!(ids.iter().all(|id| stage.place.job(*id).status == "claimed"));
@@ -277,8 +276,7 @@ pub(crate) fn what_a_late_thread_returns_is_settled_as_ever(front: &dyn Front) {
     let ids = ends.each_ref().map(|(step, ..)| stage.enqueue(script(step)));
     stage.wait_start("late", 4);
     worker.tell_to_stop();
-    // Beyond the drain and the grace.
-    std::thread::sleep(500 * MS);
+    for_a_while(500 * MS, "beyond the drain and the grace");
     stage.open("end");
     let report = worker.end_within(AT_ONCE).expect("a report");
     assert_eq!((report.settled, report.released), (4, 0), "{report:?}");
@@ -300,10 +298,10 @@ pub(crate) fn a_thread_that_times_out_keeps_its_slot_and_delays_the_stop(front: 
     let next = stage.enqueue(job("next"));
     let row = stage.place.wait_job(slow, "timed out", |row| row.failure_count == 1);
     assert!(started.elapsed() >= 300 * MS && row.due_in > 0.0, "it waits for its next run: {row:?}");
-    std::thread::sleep(Duration::from_secs(1));
+    for_a_while(1_000 * MS, "a slot that is free would be filled by now");
     assert_eq!((stage.starts("next"), stage.starts("slow")), (0, 1), "the thread has the slot");
     worker.tell_to_stop();
-    std::thread::sleep(300 * MS);
+    for_a_while(300 * MS, "a worker that does not wait has ended by now");
     assert!(!worker.has_ended());
     stage.open("end");
     let report = worker.end_within(AT_ONCE).expect("a report");
@@ -324,7 +322,7 @@ pub(crate) fn a_thread_times_out_no_more_once_the_shutdown_is_forced(front: &dyn
     worker.tell_to_stop();
     while started.elapsed() < Duration::from_millis(2_700) {
         assert_eq!(stage.place.job(id).status, "claimed");
-        std::thread::sleep(100 * MS);
+        for_a_while(100 * MS, "looked at until the time-out is past");
     }
     stage.open("end");
     let report = worker.end_within(AT_ONCE).expect("a report");
@@ -411,7 +409,7 @@ pub(crate) fn a_timed_out_job_is_retried_only_when_its_hold_is_gone(front: &dyn 
     stage.work(&WorkerSpec { kinds, abort_grace: Some(Duration::from_secs(60)), ..WorkerSpec::serial() });
     let id = stage.enqueue(job("held").of(Kind::Brisk).run([Step::Hold("let go".to_owned()), wait("never")]).run([]));
     stage.wait("the future is dropped", |book| (book.of("held").first()?.end == Some(End::Unwound)).then_some(()));
-    std::thread::sleep(Duration::from_secs(1));
+    for_a_while(1_000 * MS, "the next run would have begun by now");
     assert_eq!((stage.place.job(id).status.as_str(), stage.starts("held")), ("claimed", 1));
     stage.open("let go");
     let row = stage.place.wait_status(id, "completed");

@@ -23,15 +23,15 @@ pub(crate) enum Handlers {
 pub(crate) trait Front: Send + Sync {
     fn handlers(&self) -> Handlers;
 
+    /// The front-end's name.
+    fn name(&self) -> &'static str;
+
     /// The module that this is mounted as, so that a copy of this program can find it again.
     fn mount(&self) -> &'static str;
 
     fn migrate(&self, database: &Database) -> Result<(), Error>;
 
     fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error>;
-
-    /// What a worker with this specification says of itself.
-    fn describe(&self, spec: &WorkerSpec, database: Database) -> Result<String, Error>;
 
     /// Builds a worker and runs it beside the caller; `Err` is what `build` said.
     fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error>;

@@ -1,7 +1,7 @@
 //! What only the async front-end has: a spawner, a future that can be dropped, a handler that never yields.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_lite::future;
 use venturi::r#async::{BoxFuture, Worker, WorkerBuilder};
@@ -87,9 +87,7 @@ pub(crate) fn a_future_that_never_yields_is_left_claimed(front: &dyn Front) {
     let running = stage.work(&spec);
     let id = stage.enqueue(job("deaf").run([Step::Block(Duration::from_secs(8))]));
     stage.wait_start("deaf", 1);
-    let before = Instant::now();
     let report = running.stop();
-    assert!(before.elapsed() < Duration::from_secs(6), "{:?}", before.elapsed());
     let left: Vec<_> = report.left_claimed.iter().map(|left| (left.job.get(), left.kind, left.reason)).collect();
     assert_eq!(left, [(id, "plain", LeftReason::NotStopped)]);
     let row = stage.place.job(id);

@@ -1,6 +1,6 @@
 //! The server has committed, and nobody hears of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::front::{Front, WorkerSpec};
 use super::place::eventually;
@@ -12,9 +12,7 @@ use super::stage::Stage;
 const WORK: usize = 0;
 const WATCH: usize = 1;
 
-/// Much shorter than any lease here, so what comes sooner was not waited for.
-const SECONDS: Duration = Duration::from_secs(20);
-
+/// The lease is much longer than the suite's patience, so it is never what a test has waited for.
 fn without_polls() -> WorkerSpec {
     WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
 }
@@ -35,10 +33,8 @@ pub(crate) fn a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon(front: &d
     proxy.wire(WORK).mute();
     let id = stage.enqueue(job("unheard"));
     stage.place.wait_status(id, "claimed");
-    let cut = Instant::now();
     proxy.wire(WORK).cut();
     let row = stage.place.wait_status(id, "completed");
-    assert!(cut.elapsed() < SECONDS, "{:?}", cut.elapsed());
     assert_eq!((row.run_count, row.failure_count, stage.starts("unheard")), (2, 0, 1));
     assert_eq!(stage.place.events(id), ["released", "completed"]);
     assert!(worker.stop().left_claimed.is_empty());
@@ -60,10 +56,8 @@ pub(crate) fn a_result_whose_reply_was_lost_is_stored_once(front: &dyn Front) {
         let stored = "SELECT (SELECT count(*) FROM journal) + (SELECT count(*) FROM finished)";
         (stage.place.number(stored) >= 2).then_some(())
     });
-    let cut = Instant::now();
     proxy.wire(WORK).cut();
     stage.place.wait_status(failed, "completed");
-    assert!(cut.elapsed() < SECONDS, "{:?}", cut.elapsed());
     stage.assert_works("after it");
     let row = stage.place.job(done);
     assert_eq!(
@@ -84,14 +78,18 @@ pub(crate) fn a_renewal_whose_reply_was_lost_costs_nothing(front: &dyn Front) {
     let (proxy, worker) = behind_proxy(&stage, &spec);
     let id = stage.enqueue(job("going").waiting("end"));
     stage.wait_start("going", 1);
-    proxy.wire(WATCH).mute();
     let expiry =
         || stage.place.rows("SELECT claim_expires_at::text FROM live WHERE state = 2", &[])[0].get::<_, String>(0);
-    let (before, stamped) = (expiry(), Instant::now());
-    eventually("the lease is renewed", || (expiry() != before).then_some(()));
+    // Once it has renewed a lease, renewing takes one message and no reply.
+    let stamped = expiry();
+    eventually("the lease is renewed", || (expiry() != stamped).then_some(()));
+    proxy.wire(WATCH).mute();
+    let before = expiry();
+    let unheard = eventually("the lease is renewed unheard", || Some(expiry()).filter(|now| *now != before));
     proxy.wire(WATCH).cut();
     // It goes on over another connection, beyond what the last renewal gave.
-    eventually("the lease is renewed for long", || (stamped.elapsed() > Duration::from_secs(6)).then_some(()));
+    let heard = eventually("the lease is renewed again", || Some(expiry()).filter(|now| *now != unheard));
+    eventually("the lease is renewed once more", || (expiry() != heard).then_some(()));
     stage.open("end");
     let row = stage.place.wait_status(id, "completed");
     assert_eq!((row.run_count, row.failure_count), (1, 0));

@@ -8,7 +8,7 @@ use venturi::{Database, Error, ErrorKind};
 
 use super::cluster::Cluster;
 use super::front::{Front, WorkerSpec};
-use super::place::{self, Place, eventually, fresh_name};
+use super::place::{self, Place, eventually, for_a_while, fresh_name};
 use super::stage::Stage;
 
 /// What a worker, a queue and a migration say of this database, in this order.
@@ -221,7 +221,7 @@ pub(crate) fn a_server_that_takes_no_writes_is_refused_and_waited_for(front: &dy
         assert_eq!((error.kind(), error.is_retryable(), standby.as_str()), (ErrorKind::ReadOnly, true, "t"), "{error}");
         assert_eq!(front.connect(&database).err().map(|error| error.kind()), Some(ErrorKind::ReadOnly));
         let worker = stage.keep(front.start(&WorkerSpec::default(), database, stage.lab.clone()).expect("a worker"));
-        thread::sleep(std::time::Duration::from_millis(300));
+        for_a_while(std::time::Duration::from_millis(300), "it has found that nobody takes its writes");
         assert!(!worker.has_ended(), "it may become a primary");
         cluster.psql("SELECT pg_promote()").expect("promoting the standby");
         restart.join().expect("no panic").expect("a primary");

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | one loop, at most N handlers in flight | `a_worker_fills_its_slots_and_claims_no_more`, `claimed_rows_never_exceed_the_slots_and_each_of_them_runs` |
 //! | each round recovers, then fills every free slot | `a_job_whose_worker_died_is_run_again_as_a_failure`, `a_worker_fills_its_slots_and_claims_no_more` |
-//! | then waits for the first thing that lets it go on | `a_full_worker_looks_as_soon_as_a_handler_ends`, `an_idle_worker_starts_a_job_within_fifty_milliseconds` |
+//! | then waits for the first thing that lets it go on | `a_full_worker_looks_as_soon_as_a_handler_ends`, `an_idle_worker_is_woken_by_each_job` |
 //! | a row is claimed when there is a slot, so that the lease begins with the work | `claimed_rows_never_exceed_the_slots_and_each_of_them_runs`, `engine::results_and_claims_share_their_exchanges` |
 //! | with N = 1 strictly serial | `a_worker_with_one_slot_is_strictly_serial`, `engine::a_worker_with_one_slot_runs_one_job_at_a_time_in_order` |
 //! | more workers, more throughput: no loop inside a loop | `two_workers_share_five_hundred_jobs_and_run_each_once`, `engine::workers_share_a_queue_without_running_a_job_twice` |
@@ -61,15 +61,15 @@
 //! | the model | shown by |
 //! |---|---|
 //! | woken by the end of a handler | `a_full_worker_looks_as_soon_as_a_handler_ends` |
-//! | … by a notification on a connection of its own | `an_idle_worker_starts_a_job_within_fifty_milliseconds`, `a_listener_that_was_cut_off_listens_again_and_has_missed_nothing` |
-//! | … when the next job is due, or `poll_max` is over | `a_delayed_job_starts_when_it_is_due_and_needs_no_poll`, `a_job_that_nobody_was_told_of_waits_for_the_poll_and_no_longer` |
+//! | … by a notification on a connection of its own | `an_idle_worker_is_woken_by_each_job`, `a_listener_that_was_cut_off_listens_again_and_has_missed_nothing` |
+//! | … when the next job is due, or `poll_max` is over | `a_delayed_job_starts_when_it_is_due_and_needs_no_poll`, `a_job_that_nobody_was_told_of_is_found_by_the_next_poll` |
 //! | … by the shutdown signal | `an_idle_worker_stops_at_once` |
 //! | each write that makes a job claimable notifies | `each_write_that_makes_a_job_claimable_notifies`, `what_one_worker_puts_back_another_takes_at_once` |
 //! | for later work when it is written, not when it is due | `each_write_that_makes_a_job_claimable_notifies` |
 //! | which makes the others reckon anew when to wake | `jobs_for_later_keep_nobody_waiting_and_come_in_their_time` |
 //! | the nearest due job wakes the loop exactly then | `a_delayed_job_starts_when_it_is_due_and_needs_no_poll`, `engine::a_delayed_job_starts_when_it_is_due_without_a_poll` |
 //! | looking it up is cheap | `statement::hot_statements_use_their_indexes_on_ten_thousand_rows_analysed_or_not`, `engine::an_idle_worker_asks_at_most_three_times_in_poll_max` |
-//! | a lost notification costs at most `poll_max` | `a_job_that_nobody_was_told_of_waits_for_the_poll_and_no_longer`, `engine::a_lost_notification_delays_a_job_by_at_most_poll_max` |
+//! | a lost notification costs at most `poll_max` | `a_job_that_nobody_was_told_of_is_found_by_the_next_poll`, `engine::a_lost_notification_delays_a_job_by_at_most_poll_max` |
 //! | (DESIGN) a foreign kind's notification costs nothing | `a_kind_that_nobody_here_runs_wakes_nobody`, `engine::a_notification_starts_a_job_at_once_and_a_foreign_one_costs_nothing` |
 //! | (DESIGN) without LISTEN it polls | `a_worker_that_may_not_listen_polls` |
 //!
@@ -94,7 +94,7 @@
 //! | (DESIGN) no content keeps a result from being stored | `nul_in_text_attachment_and_carry_keeps_no_result_from_being_stored`, `a_megabyte_of_error_text_is_cut_and_says_so`, `a_carry_that_cannot_be_written_leaves_the_stored_one_and_says_so`, `an_attachment_that_is_too_large_is_refused_and_the_earlier_one_stays`, `a_result_that_the_server_refuses_is_kept_until_it_is_taken` |
 //! | (DESIGN) undecodable jobs | `an_undecodable_job_waits_as_long_as_it_may_and_bothers_no_other`, `an_undecodable_job_is_dead_at_once_if_the_policy_says_so`, `an_undecodable_job_dies_at_the_backstop`, `an_undecodable_carry_is_kept_as_it_was` |
 //! | (DESIGN) time-outs | `a_run_that_takes_too_long_is_a_failure`, `a_worker_may_limit_all_its_runs`, `engine::a_future_that_ignores_its_time_out_is_not_put_back_while_it_runs` |
-//! | (DESIGN) what a context tells, stores and holds | `a_context_tells_what_the_row_says`, `a_checkpoint_outlives_a_panic`, `a_checkpoint_is_refused_once_another_has_claimed_the_job`, `a_checkpoint_that_cannot_be_written_is_an_error_of_its_own`, `a_handler_can_read_what_became_of_earlier_runs`, `a_run_that_is_held_has_not_ended` |
+//! | (DESIGN) what a context tells, stores and holds | `a_context_tells_what_the_row_says`, `a_checkpoint_outlives_a_panic`, `a_checkpoint_is_refused_once_another_has_claimed_the_job`, `a_checkpoint_that_cannot_be_written_is_an_error_of_its_own`, `a_handler_can_read_what_became_of_earlier_runs`, `a_run_that_is_held_has_not_ended`, `a_long_history_does_not_slow_the_start` |
 //! | (DESIGN) a handler completes its job in a transaction of its own | `a_completion_is_there_with_its_effects_or_not_at_all`, `a_completion_is_refused_once_another_has_claimed_the_job`, `a_transaction_that_outlives_its_lease_keeps_its_job` |
 //! | … once committed, that stands | `a_job_that_was_completed_stays_completed_whatever_its_handler_does_then`, `a_commit_whose_reply_was_lost_is_not_done_twice`, `a_worker_that_is_killed_after_the_commit_has_done_everything` |
 //! | … not committed, it is as if it had not been tried | `a_completion_that_was_not_committed_makes_the_run_a_failure`, `a_worker_that_is_killed_before_the_commit_has_done_nothing` |
@@ -103,7 +103,7 @@
 //!
 //! | the model | shown by |
 //! |---|---|
-//! | delivery is at least once: the job of a dead worker runs again | `a_killed_workers_job_is_run_again_within_its_lease_and_two_seconds`, `a_job_whose_worker_died_is_run_again_as_a_failure` |
+//! | delivery is at least once: the job of a dead worker runs again | `a_killed_workers_job_is_run_again_when_its_lease_is_over`, `a_job_whose_worker_died_is_run_again_as_a_failure` |
 //! | a claim is stamped with its expiry, and recovered when that is past | `a_claim_lasts_as_long_as_its_kind_asks_or_else_the_worker`, `a_claim_that_has_not_run_out_is_left_alone` |
 //! | a quarter of an hour, or what the worker or the kind says | `a_claim_lasts_as_long_as_its_kind_asks_or_else_the_worker`, `statement::each_claim_gets_the_lease_of_its_kind` |
 //! | only time decides, no look at processes | `a_worker_that_slept_past_its_lease_learns_that_its_claim_is_lost`, `a_claim_that_has_not_run_out_is_left_alone` |
@@ -141,8 +141,8 @@
 //! |---|---|
 //! | three tiers, Normal unless said otherwise | `a_job_without_a_priority_is_normal`, `jobs_are_claimed_by_priority_then_age` |
 //! | lower tiers do not starve, by default | `by_default_high_priorities_get_three_quarters` |
-//! | a counter of claims lowers the floor in a rhythm | `rotation::one_slot_at_a_time_each_priority_gets_its_turn_within_r_squared_claims`, `every_tier_gets_its_share_while_all_have_a_backlog` |
-//! | each tier is favoured over the next by about the ratio | `engine::shares_follow_the_ratio_under_saturation`, `rotation::a_saturated_queue_is_shared_in_the_promised_parts` |
+//! | a counter of claims lowers the floor in a rhythm | `rotation::one_slot_at_a_time_each_priority_gets_its_turn_within_r_squared_claims`, `rotation::at_first_each_priority_starts_within_r_squared_slots_however_many_are_free`, `every_tier_gets_its_share_while_all_have_a_backlog` |
+//! | each tier is favoured over the next by about the ratio | `engine::shares_follow_the_ratio_under_saturation`, `sixteen_slots_are_shared_in_the_promised_parts`, `rotation::a_saturated_queue_is_shared_in_the_promised_parts` |
 //! | a reserved slot that finds nothing is used for anything | `a_slot_reserved_for_a_tier_without_jobs_is_not_wasted` |
 //! | the floor uses the index of the claim | `statement::a_floor_keeps_more_urgent_jobs_out`, `statement::hot_statements_use_their_indexes_on_ten_thousand_rows_analysed_or_not` |
 //! | without a ratio priorities are strict | `without_a_ratio_lower_priorities_wait_for_all_higher_ones` |
@@ -151,7 +151,7 @@
 //!
 //! | the model | shown by |
 //! |---|---|
-//! | no passing database error ends the loop | `a_server_that_is_away_for_five_seconds_ends_nobody`, `a_server_that_takes_no_writes_is_refused_and_waited_for`, `connections_that_are_cut_all_the_time_lose_and_double_nothing` |
+//! | no passing database error ends the loop | `a_server_that_is_away_for_twenty_seconds_ends_nobody`, `a_server_that_takes_no_writes_is_refused_and_waited_for`, `connections_that_are_cut_all_the_time_lose_and_double_nothing` |
 //! | failed claims are tried again, with growing waits | `a_claim_that_the_server_refuses_is_tried_again`, `engine::failed_statements_are_retried_with_growing_waits_and_nothing_is_lost` |
 //! | so are failed settlements | `results_wait_for_a_server_that_takes_none_for_a_while`, `a_connection_that_is_cut_while_it_settles_leaves_one_result` |
 //! | the listener connects again, polling covers the gap | `a_listener_that_was_cut_off_listens_again_and_has_missed_nothing`, `a_worker_that_cannot_listen_at_first_listens_when_it_can`, `connections_that_are_cut_while_idle_come_back` |
@@ -172,7 +172,7 @@
 //! |---|---|
 //! | all knobs are set when the worker is built | every [`front::WorkerSpec`] of this suite |
 //! | `concurrency`, `lease`, `priority_ratio`, `claimed_by`: their defaults | `the_default_concurrency_leaves_half_the_cores_alone`, `a_claim_lasts_as_long_as_its_kind_asks_or_else_the_worker`, `by_default_high_priorities_get_three_quarters`, `a_worker_signs_its_claims_with_host_process_and_a_suffix` |
-//! | `poll_max` and `shutdown_timeout`: 30 s | `what_is_not_set_has_the_documented_default` |
+//! | `poll_max` and `shutdown_timeout`: 30 s | `engine::by_default_a_worker_waits_half_a_minute_for_a_poll_and_for_its_handlers`, `config::what_is_not_set_has_the_documented_default` |
 //! | odd values | `no_time_at_all_is_as_little_as_is_possible`, `absurdly_long_times_are_cut_and_work`, `values_without_a_meaning_are_refused_by_name` |
 //! | one worker, one state, any number of tasks | `a_context_tells_what_the_row_says`, `only_registered_kinds_are_claimed` |
 //! | registering teaches a kind and widens the filter | `only_registered_kinds_are_claimed`, `a_worker_without_kinds_is_refused`, `a_kind_that_is_registered_twice_is_refused_with_both_its_types` |
@@ -200,6 +200,7 @@ pub(crate) mod front;
 pub(crate) mod lab;
 pub(crate) mod probe;
 
+mod aborting;
 mod child;
 mod effects;
 mod place;
@@ -231,7 +232,8 @@ pub(crate) use child::serve;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Mounts bodies as tests of the module it is used in, which has a function `front`: `all` of them, or the `brief`
-/// selection for another arrangement of the same executor.
+/// selection for another arrangement of the same executor; and once for each front-end the `slow` ones, which take long
+/// or much and have nothing to do with executors.
 macro_rules! bodies {
     (all) => {
         $crate::suite::bodies!(brief);
@@ -240,6 +242,7 @@ macro_rules! bodies {
                 a_job_without_a_priority_is_normal,
                 claimed_rows_never_exceed_the_slots_and_each_of_them_runs,
                 a_cap_holds_within_each_worker,
+                two_workers_share_five_hundred_jobs_and_run_each_once,
                 a_row_that_somebody_has_locked_keeps_nobody_waiting,
                 a_claim_lasts_as_long_as_its_kind_asks_or_else_the_worker,
                 a_worker_signs_its_claims_with_host_process_and_a_suffix,
@@ -249,7 +252,7 @@ macro_rules! bodies {
             ]
             waiting: [
                 jobs_for_later_keep_nobody_waiting_and_come_in_their_time,
-                a_job_that_nobody_was_told_of_waits_for_the_poll_and_no_longer,
+                a_job_that_nobody_was_told_of_is_found_by_the_next_poll,
                 a_listener_that_was_cut_off_listens_again_and_has_missed_nothing,
                 a_worker_that_may_not_listen_polls,
                 what_one_worker_puts_back_another_takes_at_once,
@@ -258,7 +261,6 @@ macro_rules! bodies {
             priorities: [
                 without_a_ratio_lower_priorities_wait_for_all_higher_ones,
                 every_tier_gets_its_share_while_all_have_a_backlog,
-                by_default_high_priorities_get_three_quarters,
                 a_slot_reserved_for_a_tier_without_jobs_is_not_wasted,
             ]
             settling: [
@@ -294,18 +296,18 @@ macro_rules! bodies {
                 a_claim_of_a_kind_that_nobody_here_runs_is_recovered_too,
                 a_malformed_row_keeps_no_other_from_running,
                 a_claim_that_has_not_run_out_is_left_alone,
-                a_killed_workers_job_is_run_again_within_its_lease_and_two_seconds,
+                a_killed_workers_job_is_run_again_when_its_lease_is_over,
                 a_worker_that_slept_past_its_lease_learns_that_its_claim_is_lost,
                 where_a_panic_ends_the_process_the_lease_brings_the_job_back,
                 a_logger_that_panics_stops_no_worker,
             ]
             resilience: [
                 connections_that_are_cut_while_idle_come_back,
+                connections_that_are_cut_all_the_time_lose_and_double_nothing,
                 a_connection_that_is_cut_while_it_settles_leaves_one_result,
                 a_claim_that_the_server_refuses_is_tried_again,
                 a_result_that_the_server_refuses_is_kept_until_it_is_taken,
                 results_wait_for_a_server_that_takes_none_for_a_while,
-                a_server_that_is_away_for_five_seconds_ends_nobody,
                 a_worker_that_cannot_listen_at_first_listens_when_it_can,
             ]
             lost_replies: [
@@ -337,7 +339,6 @@ macro_rules! bodies {
                 a_role_that_may_not_create_is_told_so,
                 a_role_that_may_not_use_the_tables_is_told_so,
                 a_role_with_strange_defaults_is_served_all_the_same,
-                a_server_that_takes_no_writes_is_refused_and_waited_for,
             ]
             enqueueing: [
                 many_callers_share_one_queue,
@@ -353,7 +354,6 @@ macro_rules! bodies {
                 a_worker_without_kinds_is_refused,
                 a_kind_that_is_registered_twice_is_refused_with_both_its_types,
                 no_slots_count_as_one,
-                what_is_not_set_has_the_documented_default,
                 values_without_a_meaning_are_refused_by_name,
                 a_payload_that_is_too_large_is_refused_and_the_queue_goes_on,
             ]
@@ -369,11 +369,10 @@ macro_rules! bodies {
                 a_worker_with_one_slot_is_strictly_serial,
                 a_worker_fills_its_slots_and_claims_no_more,
                 a_kind_at_its_cap_leaves_its_jobs_pending_and_the_slots_to_others,
-                two_workers_share_five_hundred_jobs_and_run_each_once,
                 run_counts_are_exact_and_the_journal_has_no_gap,
             ]
             waiting: [
-                an_idle_worker_starts_a_job_within_fifty_milliseconds,
+                an_idle_worker_is_woken_by_each_job,
                 a_delayed_job_starts_when_it_is_due_and_needs_no_poll,
                 each_write_that_makes_a_job_claimable_notifies,
                 a_full_worker_looks_as_soon_as_a_handler_ends,
@@ -414,7 +413,6 @@ macro_rules! bodies {
             ]
             resilience: [
                 connections_that_are_cut_under_a_running_handler_cost_it_nothing,
-                connections_that_are_cut_all_the_time_lose_and_double_nothing,
             ]
             transactions: [
                 a_completion_is_there_with_its_effects_or_not_at_all,
@@ -443,6 +441,23 @@ macro_rules! bodies {
         #[test]
         fn child_process() {
             $crate::suite::serve(&front());
+        }
+    };
+    (slow) => {
+        $crate::suite::bodies! { tests:
+            resilience: [
+                a_server_that_is_away_for_twenty_seconds_ends_nobody,
+            ]
+            priorities: [
+                by_default_high_priorities_get_three_quarters,
+                sixteen_slots_are_shared_in_the_promised_parts,
+            ]
+            context: [
+                a_long_history_does_not_slow_the_start,
+            ]
+            migrating: [
+                a_server_that_takes_no_writes_is_refused_and_waited_for,
+            ]
         }
     };
     (tests: $($group:ident: [$($body:ident,)*])*) => {

@@ -1,6 +1,6 @@
 //! A panic anywhere in the application's code costs its run, and nothing else.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use venturi::{Error, ErrorKind};
 
@@ -13,10 +13,9 @@ fn survives(front: &dyn Front, script: Job, note: &str) {
     let stage = Stage::new(front);
     let kinds = [script.kind, Kind::Third];
     let worker = stage.work(&WorkerSpec { concurrency: Some(1), ..WorkerSpec::of(&kinds) });
-    let before = Instant::now();
+    // The lease of a quarter of an hour cannot be what brings it back.
     let (id, row) = stage.finish(script.run([Step::Complete]));
     assert_eq!((row.status.as_str(), row.run_count, row.failure_count), ("completed", 2, 1));
-    assert!(before.elapsed() < Duration::from_secs(10), "a panic is settled at once, not by its lease");
     let first = &stage.place.journal(id)[0];
     assert_eq!(
         (first.event.as_str(), first.note.as_deref(), first.attachment.as_deref()),

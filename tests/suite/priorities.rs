@@ -5,6 +5,7 @@ use std::time::Duration;
 use venturi::Priority;
 
 use super::front::{Front, WorkerSpec};
+use super::lab::Book;
 use super::probe::{Kind, job};
 use super::stage::Stage;
 
@@ -60,6 +61,29 @@ pub(crate) fn by_default_high_priorities_get_three_quarters(front: &dyn Front) {
         (115..=125).contains(&shares[0]) && (26..=34).contains(&shares[1]) && (6..=14).contains(&shares[2]),
         "{shares:?}"
     );
+}
+
+/// As `scripts/figures` has it: with a ratio of 4, of 1,600 claims, sixteen slots at a time.
+pub(crate) fn sixteen_slots_are_shared_in_the_promised_parts(front: &dyn Front) {
+    const CLAIMS: usize = 1_600;
+    let stage = Stage::new(front);
+    for (tier, jobs) in TIERS.into_iter().zip([1_400, 500, 300]) {
+        stage.enqueue_many(Kind::Plain, (0..jobs).map(|_| job("any").with_priority(tier).waiting("go")));
+    }
+    stage.work(&WorkerSpec { concurrency: Some(16), ..WorkerSpec::default() });
+    stage.wait_starts(16);
+    let first = |book: &Book| book.runs.iter().map(|run| run.priority).collect::<Vec<_>>();
+    let started = stage.look(first);
+    for tier in TIERS {
+        assert!(share(&started, tier) > 0, "each tier starts within the square of the ratio: {started:?}");
+    }
+    stage.open("go");
+    stage.wait_starts(CLAIMS);
+    let shares = stage.look(|book| TIERS.map(|tier| share(&first(book)[..CLAIMS], tier)));
+    println!("of {CLAIMS}: {shares:?}");
+    for (found, wanted) in shares.into_iter().zip([1_200, 300, 100]) {
+        assert!(found.abs_diff(wanted) <= CLAIMS / 50, "{shares:?}");
+    }
 }
 
 pub(crate) fn a_slot_reserved_for_a_tier_without_jobs_is_not_wasted(front: &dyn Front) {

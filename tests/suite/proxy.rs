@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_postgres::config::Host;
 use venturi::Database;
 
-use super::place::{Place, eventually};
+use super::place::{Place, eventually, for_a_while};
 
 /// How long nothing passes on a wire where nobody waits for an answer.
 const QUIET: Duration = Duration::from_millis(150);
@@ -95,7 +95,7 @@ impl Wire {
     pub(crate) fn mute(&self) {
         eventually("the wire is quiet", || {
             let before = self.passed.load(Ordering::Acquire);
-            thread::sleep(QUIET);
+            for_a_while(QUIET, "what the server has said may still be on its way");
             (self.passed.load(Ordering::Acquire) == before).then_some(())
         });
         self.mute.store(true, Ordering::Release);

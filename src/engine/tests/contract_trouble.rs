@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::contract::{S, SOON, endless, impatient, left, running};
 use super::server::State;
 use super::world::{Behaviour, World, config, kind, ms};
+use crate::config::Config;
 use crate::engine::{Input, Link};
 use crate::registry::KindRule;
 use crate::report::LeftReason::NotStored;
@@ -108,7 +109,9 @@ fn a_release_whose_reply_is_lost_is_sent_again_and_counts_once() {
 #[test]
 fn a_job_whose_claim_is_never_heard_of_during_the_drain_is_found_and_released() {
     let mut world = World::new(1);
-    let node = world.add(config(2), vec![kind("a")]);
+    // Without turns one claim takes both.
+    let strict = Config { priority_ratio: None, ..config(2) };
+    let node = world.add(strict, vec![kind("a")]);
     world.run_until(S(1));
     world.enqueue_many("a", 2);
     world.run_while(S(2), |world| world.server.claims.is_empty());

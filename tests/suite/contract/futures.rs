@@ -13,6 +13,7 @@ use venturi::r#async::{BoxFuture, Worker, WorkerBuilder};
 use crate::suite::PATIENCE;
 use crate::suite::front::{Front, Running};
 use crate::suite::lab::{End, Lab};
+use crate::suite::place::for_a_while;
 use crate::suite::probe::{Brisk, Kind, Other, Plain, Probe, Step, job};
 use crate::suite::stage::Stage;
 
@@ -103,7 +104,7 @@ pub(crate) fn a_dropped_run_still_settles_what_its_threads_return(front: &dyn Fr
     let id = stage.enqueue(job("thread").of(Kind::Other).waiting("end"));
     stage.wait_start("thread", 1);
     drop_run();
-    std::thread::sleep(Duration::from_secs(4));
+    for_a_while(Duration::from_secs(4), "longer than its lease");
     let row = stage.place.job(id);
     assert!(row.lease_left.is_some_and(|left| left > 0.0), "it is renewed: {row:?}");
     stage.open("end");
@@ -122,7 +123,7 @@ pub(crate) fn a_worker_that_is_dropped_unrun_does_nothing(front: &dyn Front) {
     let worker = Worker::builder(lab()).database(database()).register::<Probe<Plain>>().build().expect("a worker");
     let unpolled = worker.run(CancellationToken::new());
     drop(unpolled);
-    std::thread::sleep(300 * MS);
+    for_a_while(300 * MS, "a worker that connects would be connected by now");
     assert_eq!((stage.place.backends("true").len(), stage.starts("untouched")), (0, 0));
     assert_eq!((stage.place.job(id).run_count, Arc::strong_count(&stage.lab)), (0, 1), "not even the state is held");
 }
