@@ -50,7 +50,7 @@ pub(crate) fn a_time_out_counts_from_the_start_of_the_handler(front: &dyn Front)
     let stage = Stage::new(front);
     let slow = |run: BoxFuture| {
         std::thread::spawn(|| {
-            std::thread::sleep(600 * MS);
+            for_a_while(600 * MS, "twice as long as the handler may take");
             future::block_on(run);
         });
     };
