@@ -1,17 +1,20 @@
 //! A schema of its own for each test, and a look at what is in it.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use postgres::types::ToSql;
-use postgres::{Client, NoTls, Row};
+use postgres::{Client, NoTls, Row, Statement};
 use venturi::Database;
 
 use super::cluster;
 
-/// How often something is looked at that sends no signal.
-const LOOK_EVERY: Duration = Duration::from_millis(15);
+/// How soon something is looked at again that sends no signal; twice as long each time, since what has not come soon
+/// takes long, and every look takes a part of the machine from what is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const LOOK_AGAIN_AT_LAST: Duration = Duration::from_millis(80);
 
 /// The server of the whole program.
 pub(crate) fn url() -> String {
@@ -25,13 +28,14 @@ pub(crate) fn fresh_name(what: &str) -> String {
 
 /// Looks until there is something to see. For what the server knows; handlers are waited for in the lab.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + super::PATIENCE;
+    let (deadline, mut again) = (Instant::now() + super::PATIENCE, LOOK_AGAIN);
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(Instant::now() < deadline, "{what}: not within {:?}", super::PATIENCE);
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(again);
+        again = (again * 2).min(LOOK_AGAIN_AT_LAST);
     }
 }
 
@@ -46,7 +50,31 @@ pub(crate) struct Place {
     pub(crate) schema: String,
     /// What the connections of this test's workers are called.
     pub(crate) name: String,
-    client: Mutex<Client>,
+    session: Mutex<Session>,
+}
+
+/// The test's own connection, with each query that it has asked: most are asked again and again.
+struct Session {
+    client: Client,
+    prepared: HashMap<String, Statement>,
+}
+
+impl Session {
+    fn new(url: &str, schema: &str) -> Self {
+        Self { client: observer(url, schema), prepared: HashMap::new() }
+    }
+
+    fn query(&mut self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Vec<Row> {
+        let statement = match self.prepared.get(sql) {
+            Some(statement) => statement.clone(),
+            None => {
+                let statement = self.client.prepare(sql).expect("the test's own queries are right");
+                self.prepared.insert(sql.to_owned(), statement.clone());
+                statement
+            }
+        };
+        self.client.query(&statement, params).expect("the test's own queries are right")
+    }
 }
 
 /// A job as the view `jobs` shows it.
@@ -89,8 +117,8 @@ impl Place {
     /// A schema's name on this server; the schema itself is made by migrating.
     pub(crate) fn new(url: String) -> Self {
         let schema = fresh_name("suite");
-        let client = Mutex::new(observer(&url, &schema));
-        Self { url, name: schema.clone(), schema, client }
+        let session = Mutex::new(Session::new(&url, &schema));
+        Self { url, name: schema.clone(), schema, session }
     }
 
     /// The database as workers are given it.
@@ -107,7 +135,7 @@ impl Place {
 
     /// Connects anew, after the server was away.
     pub(crate) fn reconnect(&self) {
-        *self.client() = observer(&self.url, &self.schema);
+        *self.own() = Session::new(&self.url, &self.schema);
     }
 
     /// A client of its own, in this schema; for transactions that are held open.
@@ -116,16 +144,16 @@ impl Place {
     }
 
     pub(crate) fn run(&self, sql: &str) {
-        self.client().batch_execute(sql).expect("the test's own statements are right");
+        self.own().client.batch_execute(sql).expect("the test's own statements are right");
     }
 
     pub(crate) fn rows(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Vec<Row> {
-        self.client().query(sql, params).expect("the test's own queries are right")
+        self.own().query(sql, params)
     }
 
     /// The one value of a query.
     pub(crate) fn number(&self, sql: &str) -> i64 {
-        self.client().query_one(sql, &[]).expect("the test's own queries are right").get(0)
+        self.rows(sql, &[])[0].get(0)
     }
 
     /// What an `INSERT … RETURNING id` gives.
@@ -221,15 +249,19 @@ impl Place {
 
     /// Removes the schema, whatever state the test's own connection is in.
     pub(crate) fn clean_up(&self) {
-        let Ok(mut client) = Client::connect(&self.url, NoTls) else { return };
-        let _ = client.batch_execute(&format!(
-            "SET lock_timeout = '5s'; SET client_min_messages = warning; DROP SCHEMA IF EXISTS \"{}\" CASCADE",
+        let clean_up = format!(
+            "ROLLBACK; SET lock_timeout = '5s'; SET client_min_messages = warning; DROP SCHEMA IF EXISTS \"{}\" CASCADE",
             self.schema
-        ));
+        );
+        if self.own().client.batch_execute(&clean_up).is_err() {
+            // The connection may have been cut, or its server stopped.
+            let Ok(mut client) = Client::connect(&self.url, NoTls) else { return };
+            let _ = client.batch_execute(&clean_up);
+        }
     }
 
-    fn client(&self) -> MutexGuard<'_, Client> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    fn own(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
