@@ -24,6 +24,9 @@ use super::purse::{Brittle, Count, DefaultPanics, Purse, Unwritable, Words, Writ
 /// The longest that a handler waits for anything, so that a test that fails doesn't hang as well.
 pub(crate) const LONGEST: Duration = Duration::from_secs(90);
 
+/// How long a handler computes between two looks at its signal.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
+
 /// What a job does in its first run, its second, and so on; the last entry stands for all runs after it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Script {
@@ -46,6 +49,8 @@ pub(crate) enum Step {
     Wait(String),
     /// Waits for the context's signal, as a cooperative handler does.
     WaitForSignal,
+    /// Asks the context for its signal again and again, as a handler does that computes.
+    AskForSignal,
     /// Stores the carry now, and notes the answer.
     Checkpoint,
     /// Asks for the newest entries of the journal, and notes them.
@@ -271,6 +276,8 @@ impl<B: Breed> Drop for Probe<B> {
 enum Next {
     GoOn,
     WaitFor(CancellationToken),
+    WaitForSignal,
+    AskForSignal,
     Stored(Answer<()>),
     Recalled(Answer<Vec<JournalEntry>>),
     Transact(Finish),
@@ -307,7 +314,8 @@ impl<B: Breed> Probe<B> {
             Step::Attach(text) => context.set_attachment(text).expect("a short text can be attached"),
             Step::AttachTooMuch => drop(context.set_attachment(&"x".repeat(65_000)).expect_err("it is too large")),
             Step::Wait(gate) => return Next::WaitFor(lab.gate(gate)),
-            Step::WaitForSignal => return Next::WaitFor(context.token()),
+            Step::WaitForSignal => return Next::WaitForSignal,
+            Step::AskForSignal => return Next::AskForSignal,
             Step::Checkpoint => return Next::Stored(context.checkpoint()),
             Step::Recall(most) => return Next::Recalled(context.history(*most)),
             Step::CompleteIn(finish) => return Next::Transact(finish.clone()),
@@ -336,6 +344,17 @@ impl<B: Breed> BlockingHandler<Arc<Lab>> for Probe<B> {
                 Next::GoOn => {}
                 Next::WaitFor(token) => {
                     token.wait_timeout(LONGEST);
+                    visit.cancelled(context.cancel_reason());
+                }
+                Next::WaitForSignal => {
+                    context.token().wait_timeout(LONGEST);
+                    visit.cancelled(context.cancel_reason());
+                }
+                Next::AskForSignal => {
+                    let begun = Instant::now();
+                    while !context.is_cancelled() && begun.elapsed() < LONGEST {
+                        std::thread::sleep(ASK_AGAIN);
+                    }
                     visit.cancelled(context.cancel_reason());
                 }
                 Next::Stored(answer) => visit.answered(stored(answer.wait())),
@@ -368,6 +387,18 @@ impl<B: Breed> venturi::r#async::Handler<Arc<Lab>> for Probe<B> {
                     Next::WaitFor(token) => {
                         let too_long = async { _ = smol::Timer::after(LONGEST).await };
                         futures_lite::future::or(token.cancelled(), too_long).await;
+                        visit.cancelled(context.cancel_reason());
+                    }
+                    Next::WaitForSignal => {
+                        let too_long = async { _ = smol::Timer::after(LONGEST).await };
+                        futures_lite::future::or(context.cancelled(), too_long).await;
+                        visit.cancelled(context.cancel_reason());
+                    }
+                    Next::AskForSignal => {
+                        let begun = Instant::now();
+                        while !context.is_cancelled() && begun.elapsed() < LONGEST {
+                            smol::Timer::after(ASK_AGAIN).await;
+                        }
                         visit.cancelled(context.cancel_reason());
                     }
                     Next::Stored(answer) => visit.answered(stored(answer.await)),

@@ -50,6 +50,16 @@ pub(crate) fn a_handler_that_heeds_the_signal_pauses_and_loses_nothing(front: &d
     assert_eq!(stage.place.events(id), ["paused", "completed"]);
 }
 
+pub(crate) fn a_handler_may_ask_for_the_signal_instead_of_waiting_for_it(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let worker = stage.work(&WorkerSpec::serial());
+    let id = stage.enqueue(job("computing").run([Step::Add(5), Step::AskForSignal, Step::Pause(Duration::ZERO)]));
+    stage.wait_start("computing", 1);
+    assert_eq!(worker.stop().settled, 1);
+    assert_eq!(stage.look(|book| book.of("computing")[0].cancelled), Some(CancelReason::Shutdown));
+    assert_eq!((stage.place.job(id).carry.as_deref(), stage.place.events(id)), (Some("5"), vec!["paused".to_owned()]));
+}
+
 pub(crate) fn a_stopping_worker_lets_its_handlers_end_and_claims_nothing_more(front: &dyn Front) {
     let stage = Stage::new(front);
     let worker = stage.work(&WorkerSpec { concurrency: Some(2), ..WorkerSpec::default() });
