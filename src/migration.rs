@@ -20,12 +20,20 @@ pub(crate) struct Migration {
 }
 
 /// All of them, in order, without gaps.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "create_queue",
-    sql: include_str!("../migrations/0001_create_queue.sql"),
-    compatible_from: 1,
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "create_queue",
+        sql: include_str!("../migrations/0001_create_queue.sql"),
+        compatible_from: 1,
+    },
+    Migration {
+        version: 2,
+        name: "enqueue_function",
+        sql: include_str!("../migrations/0002_enqueue_function.sql"),
+        compatible_from: 1,
+    },
+];
 
 /// The version this code was written for.
 pub(crate) fn latest() -> i32 {

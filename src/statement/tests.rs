@@ -12,6 +12,7 @@ mod claiming;
 #[path = "../../tests/cluster/mod.rs"]
 mod cluster;
 mod completing;
+mod enqueue_function;
 mod enqueueing;
 mod migrating;
 mod plans;
