@@ -5,6 +5,7 @@ use std::fmt;
 use std::slice;
 
 use async_channel::{Receiver, Sender};
+use futures_lite::future::yield_now;
 
 use crate::error::{Error, ErrorKind};
 use crate::job::JobId;
@@ -168,6 +169,8 @@ impl Queue {
             if !bulk.answered(asked, wait(answer).await) {
                 break;
             }
+            // The answer may have come meanwhile, and others want to be polled as well.
+            yield_now().await;
         }
         bulk.finish()
     }

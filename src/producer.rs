@@ -126,7 +126,7 @@ impl Producer {
         if self.waiting.is_full_for(&request, self.rules.max_waiting) {
             return self.answer(id, Err(overloaded(self.rules.max_waiting)));
         }
-        let deadline = later(now, self.rules.timeout);
+        let deadline = later(now, self.rules.patience(&request));
         self.waiting.push(Call { id, request, deadline, numbers: None });
     }
 

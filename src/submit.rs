@@ -160,3 +160,85 @@ pub enum Effect {
     /// As a new job.
     Inserted,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::limits::MAX_PAYLOAD;
+
+    macro_rules! task {
+        ($name:ident, $kind:expr) => {
+            #[derive(Debug, Serialize, Deserialize)]
+            struct $name;
+
+            impl Task for $name {
+                const KIND: &'static str = $kind;
+                type Carry = ();
+            }
+        };
+    }
+
+    task!(Plain, "plain");
+    task!(Nameless, "");
+    task!(Bell, "ring\u{7}");
+    task!(Nul, "nul\0");
+    task!(
+        Endless,
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789x"
+    );
+
+    fn refusal<T: Task + std::fmt::Debug>(task: T) -> ErrorKind {
+        Submit::from(task).into_job(MAX_PAYLOAD).unwrap_err().kind()
+    }
+
+    #[test]
+    fn a_kind_without_a_proper_name_is_never_sent() {
+        assert!(Submit::from(Plain).into_job(MAX_PAYLOAD).is_ok());
+        let refused = [refusal(Nameless), refusal(Bell), refusal(Nul), refusal(Endless)];
+        assert_eq!(refused, [ErrorKind::Config; 4]);
+    }
+
+    #[test]
+    fn of_delay_and_instant_the_last_one_counts() {
+        let at = UNIX_EPOCH + Duration::from_secs(5);
+        let minute = Duration::from_secs(60);
+        let job = Submit::new(&Plain).delay(minute).due_at(at).into_job(MAX_PAYLOAD).unwrap();
+        assert_eq!((job.due_at, job.delay), (Some(at), 0.0));
+        let job = Submit::new(&Plain).due_at(at).delay(minute).into_job(MAX_PAYLOAD).unwrap();
+        assert_eq!((job.due_at, job.delay), (None, 60.0));
+    }
+
+    struct Fragile;
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+
+    impl Serialize for Fragile {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_unit()
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Fragile {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            Ok(Self)
+        }
+    }
+
+    impl Task for Fragile {
+        const KIND: &'static str = "fragile";
+        type Carry = ();
+    }
+
+    #[test]
+    fn a_task_whose_drop_panics_is_an_error() {
+        let error = Submit::from(Fragile).into_job(MAX_PAYLOAD).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Payload);
+        assert!(error.to_string().contains("panicked: dropped"), "{error}");
+    }
+}

@@ -20,6 +20,7 @@ mod futures_only {
             a_worker_whose_future_is_dropped_gives_its_jobs_back,
             a_future_that_never_yields_is_left_claimed,
             one_worker_runs_futures_and_threads_each_by_its_own_rules,
+            an_enqueue_that_is_dropped_may_be_stored_and_one_that_never_began_is_not,
         ]
     }
 }

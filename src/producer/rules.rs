@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::limits::MAX_PAYLOAD;
 
+use super::call::Request;
+
 /// Long enough for a restart of the server, short enough for somebody who waits behind a web page.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
@@ -36,6 +38,14 @@ impl Rules {
         self.timeout = timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT);
     }
 
+    /// A probe is what connecting waits for, and it comes before any other call.
+    pub(super) fn patience(&self, request: &Request) -> Duration {
+        match request {
+            Request::Probe => self.timeout.max(DEFAULT_TIMEOUT),
+            Request::Enqueue(_) | Request::RecoverStale => self.timeout,
+        }
+    }
+
     pub(crate) fn set_max_payload(&mut self, bytes: usize) {
         self.max_payload = bytes.clamp(1, LARGEST_PAYLOAD);
     }
@@ -51,6 +61,7 @@ macro_rules! queue_knobs {
         /// [`ErrorKind::NotEnqueued`](crate::ErrorKind::NotEnqueued). Default: 10 seconds.
         ///
         /// Clamped to 10 ms … 1 hour. What has been sent is waited for until its answer comes, 12 seconds at most.
+        /// `connect` itself waits for 10 seconds at least.
         #[must_use]
         pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
             self.rules.set_timeout(timeout);

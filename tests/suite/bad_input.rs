@@ -1,10 +1,10 @@
 //! What is wrong from the start is said at once and clearly; what is merely odd is taken as documented.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use venturi::{Database, Error, ErrorKind};
 
-use super::front::{Front, WorkerSpec};
+use super::front::{Front, QueueSpec, WorkerSpec};
 use super::place;
 use super::probe::{Kind, Step, job};
 use super::stage::Stage;
@@ -167,4 +167,37 @@ pub(crate) fn a_payload_that_is_too_large_is_refused_and_the_queue_goes_on(front
     assert_eq!(error.kind(), ErrorKind::Payload);
     assert_eq!(stage.place.number("SELECT count(*) FROM live"), 0, "all or none");
     stage.enqueue(job("after it"));
+}
+
+pub(crate) fn a_queue_takes_payloads_as_large_as_it_was_told(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let queue = |max_payload| {
+        let spec = QueueSpec { max_payload: Some(max_payload), ..QueueSpec::default() };
+        front.connect_as(&stage.place.database(), &spec).expect("a queue")
+    };
+    for (none, most) in [(0, 1), (1, 1), (200, 200)] {
+        let error = queue(none).enqueue(job("small").with_filler(200)).expect_err("it is too large");
+        assert_eq!(error.kind(), ErrorKind::Payload);
+        assert!(error.to_string().contains(&format!("at most {most} are stored")), "{error}");
+    }
+    queue(usize::MAX).enqueue(job("large").with_filler(3_000_000)).expect("stored");
+    assert_eq!(stage.place.number("SELECT count(*) FROM jobs WHERE octet_length(payload::text) > 3000000"), 1);
+}
+
+pub(crate) fn instants_that_nobody_means_are_brought_into_range(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let far = |seconds| Duration::from_secs(seconds);
+    let earliest = (0..63).rev().find_map(|bits| UNIX_EPOCH.checked_sub(far(1 << bits))).expect("before 1970");
+    let latest = (0..63).rev().find_map(|bits| UNIX_EPOCH.checked_add(far(1 << bits))).expect("after 1970");
+    let instants = [earliest, UNIX_EPOCH - far(1), UNIX_EPOCH, UNIX_EPOCH + far(253_402_300_800), latest];
+    let stored: Vec<i64> = instants.map(|at| stage.enqueue(job("odd").due_at(at))).to_vec();
+    let many = (0..3_000).map(|nth| job("odd").due_at(instants[nth % instants.len()]));
+    let copied = stage.enqueue_many(Kind::Plain, many);
+    let seconds = "SELECT extract(epoch FROM visible_at)::bigint FROM live WHERE id = ANY ($1) ORDER BY id";
+    for ids in [&stored, &copied[..5].to_vec()] {
+        let due: Vec<i64> = stage.place.rows(seconds, &[ids]).iter().map(|row| row.get(0)).collect();
+        assert_eq!(due, [0, 0, 0, 253_402_300_799, 253_402_300_799]);
+    }
+    let states = "SELECT count(*) FROM live WHERE state = (visible_at > now())::int";
+    assert_eq!(stage.place.number(states), 3_005, "past ones are ready");
 }

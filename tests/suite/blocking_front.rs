@@ -7,9 +7,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use venturi::blocking::{Queue, Worker, migrate};
-use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale, Submit};
+use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
-use crate::suite::front::{Front, Handlers, Job, Producer, Running, WorkerSpec, configured};
+use crate::suite::front::{
+    Front, Handlers, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
+};
 use crate::suite::lab::Lab;
 use crate::suite::probe::{Kind, for_kind};
 
@@ -47,8 +49,8 @@ impl Front for Blocking {
         self.call(|| migrate(database))
     }
 
-    fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error> {
-        let queue = self.call(|| Queue::connect(database))?;
+    fn connect_as(&self, database: &Database, spec: &QueueSpec) -> Result<Box<dyn Producer>, Error> {
+        let queue = self.call(|| queue_configured!(Queue::builder(database), spec).connect())?;
         Ok(Box::new(Handle { front: *self, queue }))
     }
 
@@ -83,23 +85,18 @@ struct Handle {
 
 impl Producer for Handle {
     fn enqueue(&self, job: Job) -> Result<Enqueued, Error> {
-        let Job { kind, script, delay, priority } = job;
         self.front.call(|| {
-            for_kind!(kind, T => {
-                let task = T::from(script);
-                let submit = Submit::new(&task).delay(delay);
-                self.queue.enqueue(priority.into_iter().fold(submit, Submit::priority))
+            for_kind!(job.kind, T => {
+                let task = T::from(job.script.clone());
+                self.queue.enqueue(job.dress(&task))
             })
         })
     }
 
-    fn enqueue_many(&self, kind: Kind, jobs: Vec<Job>) -> Result<Vec<Enqueued>, Error> {
-        self.front.call(|| {
-            for_kind!(kind, T => self.queue.enqueue_many(jobs.into_iter().map(|job| {
-                let submit = Submit::from(T::from(job.script)).delay(job.delay);
-                job.priority.into_iter().fold(submit, Submit::priority)
-            })))
-        })
+    fn enqueue_from(&self, kind: Kind, jobs: &mut dyn Iterator<Item = Job>) -> Result<Vec<Enqueued>, Error> {
+        self.front.call(
+            || for_kind!(kind, T => self.queue.enqueue_many(jobs.map(|job| job.dress(T::from(job.script.clone()))))),
+        )
     }
 
     fn recover_stale(&self) -> Result<RecoveredStale, Error> {

@@ -2,10 +2,10 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use venturi::{CancellationToken, Database, Enqueued, Error, Priority, RecoveredStale, ShutdownReport};
+use venturi::{CancellationToken, Database, Enqueued, Error, Priority, RecoveredStale, ShutdownReport, Submit, Task};
 
 use super::lab::Lab;
 use super::probe::{Kind, Script};
@@ -31,7 +31,11 @@ pub(crate) trait Front: Send + Sync {
 
     fn migrate(&self, database: &Database) -> Result<(), Error>;
 
-    fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error>;
+    fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error> {
+        self.connect_as(database, &QueueSpec::default())
+    }
+
+    fn connect_as(&self, database: &Database, spec: &QueueSpec) -> Result<Box<dyn Producer>, Error>;
 
     /// Builds a worker and runs it beside the caller; `Err` is what `build` said.
     fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error>;
@@ -42,7 +46,12 @@ pub(crate) trait Producer: Send + Sync {
     fn enqueue(&self, job: Job) -> Result<Enqueued, Error>;
 
     /// All of one kind.
-    fn enqueue_many(&self, kind: Kind, jobs: Vec<Job>) -> Result<Vec<Enqueued>, Error>;
+    fn enqueue_many(&self, kind: Kind, jobs: Vec<Job>) -> Result<Vec<Enqueued>, Error> {
+        self.enqueue_from(kind, &mut jobs.into_iter())
+    }
+
+    /// The iterator itself is what the front-end is given.
+    fn enqueue_from(&self, kind: Kind, jobs: &mut dyn Iterator<Item = Job>) -> Result<Vec<Enqueued>, Error>;
 
     fn recover_stale(&self) -> Result<RecoveredStale, Error>;
 }
@@ -53,8 +62,40 @@ pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) script: Script,
     pub(crate) delay: Duration,
+    pub(crate) due_at: Option<SystemTime>,
     pub(crate) priority: Option<Priority>,
 }
+
+/// The knobs of a queue; what is `None` keeps the library's default.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueSpec {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) max_payload: Option<usize>,
+    pub(crate) max_waiting: Option<usize>,
+    pub(crate) notify: Option<bool>,
+}
+
+/// Sets the knobs of a queue's builder, which have the same names in both front-ends.
+macro_rules! queue_configured {
+    ($builder:expr, $spec:expr) => {{
+        let spec: &$crate::suite::front::QueueSpec = $spec;
+        let mut builder = $builder;
+        if let Some(timeout) = spec.timeout {
+            builder = builder.timeout(timeout);
+        }
+        if let Some(bytes) = spec.max_payload {
+            builder = builder.max_payload(bytes);
+        }
+        if let Some(bytes) = spec.max_waiting {
+            builder = builder.max_waiting(bytes);
+        }
+        if let Some(notify) = spec.notify {
+            builder = builder.notify(notify);
+        }
+        builder
+    }};
+}
+pub(crate) use queue_configured;
 
 impl Job {
     pub(crate) fn of(self, kind: Kind) -> Self {
@@ -63,6 +104,17 @@ impl Job {
 
     pub(crate) fn delayed(self, delay: Duration) -> Self {
         Self { delay, ..self }
+    }
+
+    pub(crate) fn due_at(self, due_at: SystemTime) -> Self {
+        Self { due_at: Some(due_at), ..self }
+    }
+
+    /// With all but the task itself.
+    pub(crate) fn dress<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Submit<'a, T> {
+        let submit = task.into().delay(self.delay);
+        let submit = self.due_at.into_iter().fold(submit, Submit::due_at);
+        self.priority.into_iter().fold(submit, Submit::priority)
     }
 
     pub(crate) fn with_priority(self, priority: Priority) -> Self {

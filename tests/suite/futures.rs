@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_lite::future;
-use venturi::r#async::{BoxFuture, Worker, WorkerBuilder};
+use venturi::r#async::{BoxFuture, Queue, Worker, WorkerBuilder};
 use venturi::{CancellationToken, ErrorKind, LeftReason};
 
 use super::front::{Front, Running, WorkerSpec};
 use super::lab::Lab;
+use super::place::eventually;
 use super::probe::{Kind, Other, Plain, Probe, Step, job};
 use super::stage::Stage;
 
@@ -114,4 +115,21 @@ pub(crate) fn one_worker_runs_futures_and_threads_each_by_its_own_rules(front: &
     assert_eq!((report.settled, report.released, report.left_claimed.len()), (1, 1, 0), "{report:?}");
     assert_eq!(stage.place.job(thread).status, "completed");
     assert_eq!((stage.place.events(future), stage.starts("future")), (vec!["released".to_owned()], 1));
+}
+
+pub(crate) fn an_enqueue_that_is_dropped_may_be_stored_and_one_that_never_began_is_not(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let live = || stage.place.number("SELECT count(*) FROM live");
+    let queue = future::block_on(Queue::connect(&stage.place.database())).expect("a queue");
+    let task = |tag: String| Probe::<Plain>::from(job(tag).script);
+    drop(queue.enqueue(task("never".to_owned())));
+    let begun = Box::pin(queue.enqueue(task("begun".to_owned())));
+    assert!(future::block_on(future::poll_once(begun)).is_none(), "the answer takes its time");
+    eventually("the job is stored all the same", || (live() == 1).then_some(()));
+    let many = Box::pin(queue.enqueue_many((0..50_000).map(|nth| task(format!("{nth}")))));
+    assert!(future::block_on(future::poll_once(many)).is_none(), "only the first batch has been sent");
+    eventually("the first batch is stored", || (live() > 1).then_some(()));
+    // What is asked now comes after all that was asked before.
+    future::block_on(queue.enqueue(task("last".to_owned()))).expect("stored");
+    assert_eq!(live(), 10_002);
 }

@@ -345,6 +345,13 @@ macro_rules! bodies {
                 many_callers_share_one_queue,
                 jobs_that_are_stored_together_keep_their_order,
                 a_queue_whose_connection_was_cut_connects_again,
+                any_number_of_jobs_is_stored_while_it_is_pulled,
+                what_is_stored_of_many_is_said_so_that_a_caller_can_go_on,
+                a_batch_whose_answer_was_lost_is_in_doubt_and_no_later_one_is_stored,
+                a_call_that_the_server_takes_too_late_is_not_stored,
+                calls_beyond_what_may_wait_are_refused_at_once,
+                a_job_is_due_at_the_instant_it_was_given,
+                a_quiet_queue_tells_nobody,
             ]
             bad_input: [
                 without_a_server_a_call_says_so_and_a_worker_waits,
@@ -357,6 +364,8 @@ macro_rules! bodies {
                 no_slots_count_as_one,
                 values_without_a_meaning_are_refused_by_name,
                 a_payload_that_is_too_large_is_refused_and_the_queue_goes_on,
+                a_queue_takes_payloads_as_large_as_it_was_told,
+                instants_that_nobody_means_are_brought_into_range,
             ]
         }
     };

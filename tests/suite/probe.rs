@@ -99,7 +99,7 @@ pub(crate) enum Blast {
 /// A job of the plain kind that completes.
 pub(crate) fn job(tag: impl Into<String>) -> Job {
     let script = Script { tag: tag.into(), ..Script::default() };
-    Job { kind: Kind::Plain, script, delay: Duration::ZERO, priority: None }
+    Job { kind: Kind::Plain, script, delay: Duration::ZERO, due_at: None, priority: None }
 }
 
 impl Job {
