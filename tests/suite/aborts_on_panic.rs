@@ -1,5 +1,6 @@
 //! Not an example for users: a worker whose handler panics, in a program that aborts on panic. The suite builds and runs
 //! it: `aborts_on_panic FRONT DSN SCHEMA`.
+#![cfg_attr(not(any(feature = "blocking", feature = "async")), allow(unused, reason = "it has no front-end to run"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "this program is there to end badly")]
 
 use std::time::Duration;
