@@ -8,11 +8,9 @@ use async_channel::{Receiver, Sender};
 use futures_lite::future::yield_now;
 
 use crate::error::{Error, ErrorKind};
-use crate::job::JobId;
 use crate::knobs::random_seed;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
-use crate::statement::NewJobs;
-use crate::{Database, Effect, Enqueued, RecoveredStale, Submit, Task};
+use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
 
 use super::arrivals::{Arrival, Arrivals};
 use super::thread::{self, now};
@@ -102,22 +100,24 @@ impl Queue {
 
     /// Stores one job, and returns when it is committed and workers have been told.
     ///
+    /// A task with a [dedup key](Task::dedup_key) may become part of a job that is pending already:
+    /// [`Enqueued::effect`](crate::Enqueued::effect) tells. Its [`merge`](Task::merge) is called where the future is polled.
+    ///
     /// # Errors
     /// [`ErrorKind::Payload`] when the task can't be written as JSON or is too large; [`ErrorKind::NotEnqueued`] when
     /// it was not stored, for certain, because the server could not be reached for [`timeout`](QueueBuilder::timeout) or
     /// refused it, and [`ErrorKind::Overloaded`] when too much waits already; [`ErrorKind::Unknown`] when the connection
     /// was lost before the answer came.
+    /// With a dedup key also [`ErrorKind::DedupKey`](crate::ErrorKind::DedupKey),
+    /// [`ErrorKind::Merge`](crate::ErrorKind::Merge) when `merge` panicked, and
+    /// [`ErrorKind::Contended`](crate::ErrorKind::Contended) when others had the key all the time; with each of these
+    /// nothing was stored.
     ///
     /// # Cancellation
     /// Dropped before it is first polled, the future has done nothing. Dropped later, the job may or may not be
     /// enqueued.
     pub async fn enqueue<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Result<Enqueued, Error> {
-        let job = task.into().into_job(self.rules.max_payload)?;
-        match self.call(Request::Enqueue(NewJobs::new(vec![job]))).await? {
-            Response::Enqueued(ids) => ids.first().map(|id| Enqueued { id: JobId(*id), effect: Effect::Inserted }),
-            _ => None,
-        }
-        .ok_or_else(miscounted)
+        self.store([task]).await.finish_one()
     }
 
     /// Stores a job for each task; the results are in the order of the tasks.
@@ -127,6 +127,8 @@ impl Queue {
     /// batch are stored together or none is; batches follow each other in order, other calls of the queue come in between,
     /// and workers start on each as soon as it is stored. So up to 10,000 tasks with 8 MB are stored all or none. No tasks
     /// at all is no error.
+    ///
+    /// Tasks with dedup keys are stored each for itself, those with the same key one after another.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -160,19 +162,27 @@ impl Queue {
         I: IntoIterator,
         I::Item: Into<Submit<'a, T>>,
     {
+        self.store(tasks).await.finish()
+    }
+
+    /// The three steps of [`Bulk`]'s contract.
+    async fn store<'a, T: Task, I>(&self, tasks: I) -> Bulk<'a, T, I::IntoIter>
+    where
+        I: IntoIterator<Item: Into<Submit<'a, T>>>,
+    {
         let mut bulk = Bulk::new(tasks, self.rules.max_payload);
-        let mut batch = bulk.next_batch();
-        while let Some(jobs) = batch {
-            let asked = jobs.len();
-            let answer = self.ask(Request::Enqueue(jobs));
-            batch = bulk.next_batch();
-            if !bulk.answered(asked, wait(answer).await) {
-                break;
+        while let Some(requests) = bulk.ask() {
+            let asked: Vec<_> = requests.into_iter().map(|request| self.ask(request)).collect();
+            bulk.look_ahead();
+            let mut answers = Vec::with_capacity(asked.len());
+            for answer in asked {
+                answers.push(wait(answer).await);
             }
+            bulk.answered(answers);
             // The answer may have come meanwhile, and others want to be polled as well.
             yield_now().await;
         }
-        bulk.finish()
+        bulk
     }
 
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
@@ -190,7 +200,7 @@ impl Queue {
     pub async fn recover_stale(&self) -> Result<RecoveredStale, Error> {
         match self.call(Request::RecoverStale).await? {
             Response::Recovered(done) => Ok(done),
-            Response::Ready | Response::Enqueued(_) => Err(miscounted()),
+            _ => Err(miscounted()),
         }
     }
 

@@ -10,9 +10,8 @@ use crate::error::Error;
 use crate::knobs::random_seed;
 use crate::link::Epoch;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
-use crate::statement::NewJobs;
 use crate::threads;
-use crate::{Database, Effect, Enqueued, JobId, RecoveredStale, Submit, Task};
+use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
 
 use super::clock::now;
 use super::link::{LinkThreads, News};
@@ -135,24 +134,26 @@ impl Queue {
     /// # }
     /// ```
     ///
+    /// A task with a [dedup key](Task::dedup_key) may become part of a job that is pending already:
+    /// [`Enqueued::effect`](crate::Enqueued::effect) tells. Its [`merge`](Task::merge) is called on this thread.
+    ///
     /// # Errors
     /// [`ErrorKind::Payload`] when the task cannot be written as JSON of at most
     /// [`max_payload`](QueueBuilder::max_payload) bytes; [`ErrorKind::NotEnqueued`] when it was not stored for certain, so
     /// that the call may be repeated, and [`ErrorKind::Overloaded`] likewise when too much waits already;
     /// [`ErrorKind::Unknown`] when the connection ended before the answer came; other kinds as
     /// [`connect`](Self::connect).
+    /// With a dedup key also [`ErrorKind::DedupKey`](crate::ErrorKind::DedupKey),
+    /// [`ErrorKind::Merge`](crate::ErrorKind::Merge) when `merge` panicked, and
+    /// [`ErrorKind::Contended`](crate::ErrorKind::Contended) when others had the key all the time; with each of these
+    /// nothing was stored.
     ///
     /// [`ErrorKind::Overloaded`]: crate::ErrorKind::Overloaded
     /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
     /// [`ErrorKind::NotEnqueued`]: crate::ErrorKind::NotEnqueued
     /// [`ErrorKind::Unknown`]: crate::ErrorKind::Unknown
     pub fn enqueue<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Result<Enqueued, Error> {
-        let job = task.into().into_job(self.handle.rules.max_payload)?;
-        match self.handle.call(Request::Enqueue(NewJobs::new(vec![job])))? {
-            Response::Enqueued(ids) => ids.first().map(|id| Enqueued { id: JobId(*id), effect: Effect::Inserted }),
-            _ => None,
-        }
-        .ok_or_else(|| threads::has_ended(THREAD))
+        self.handle.store([task]).finish_one()
     }
 
     /// Stores a job for each task; the results are in the order of the tasks.
@@ -162,6 +163,8 @@ impl Queue {
     /// together or none is; batches follow each other in order, other calls of the queue come in between, and workers
     /// start on each as soon as it is stored. So up to 10,000 tasks with 8 MB are stored all or none. No tasks at all is
     /// no error.
+    ///
+    /// Tasks with dedup keys are stored each for itself, those with the same key one after another.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -192,17 +195,7 @@ impl Queue {
         T: Task,
         I: IntoIterator<Item: Into<Submit<'a, T>>>,
     {
-        let mut bulk = Bulk::new(tasks, self.handle.rules.max_payload);
-        let mut batch = bulk.next_batch();
-        while let Some(jobs) = batch {
-            let asked = jobs.len();
-            let answer = self.handle.ask(Request::Enqueue(jobs));
-            batch = bulk.next_batch();
-            if !bulk.answered(asked, wait(&answer)) {
-                break;
-            }
-        }
-        bulk.finish()
+        self.handle.store(tasks).finish()
     }
 
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
@@ -216,7 +209,7 @@ impl Queue {
     pub fn recover_stale(&self) -> Result<RecoveredStale, Error> {
         match self.handle.call(Request::RecoverStale)? {
             Response::Recovered(done) => Ok(done),
-            Response::Ready | Response::Enqueued(_) => Err(threads::has_ended(THREAD)),
+            _ => Err(threads::has_ended(THREAD)),
         }
     }
 }
@@ -231,6 +224,20 @@ impl fmt::Debug for Queue {
 }
 
 impl Handle {
+    /// The three steps of [`Bulk`]'s contract.
+    fn store<'a, T: Task, I>(&self, tasks: I) -> Bulk<'a, T, I::IntoIter>
+    where
+        I: IntoIterator<Item: Into<Submit<'a, T>>>,
+    {
+        let mut bulk = Bulk::new(tasks, self.rules.max_payload);
+        while let Some(requests) = bulk.ask() {
+            let answers: Vec<_> = requests.into_iter().map(|request| self.ask(request)).collect();
+            bulk.look_ahead();
+            bulk.answered(answers.iter().map(wait));
+        }
+        bulk
+    }
+
     /// Blocks until the owner has an answer, which it always has in the end: the producer's calls have deadlines.
     fn call(&self, request: Request) -> Answer {
         wait(&self.ask(request))

@@ -112,6 +112,8 @@ pub(crate) fn mix(x: u64) -> u64 {
 pub(crate) struct Retry {
     random: u64,
     full: Duration,
+    longest: Duration,
+    first: Duration,
 }
 
 impl Retry {
@@ -120,19 +122,24 @@ impl Retry {
     const JITTER: f64 = 0.5;
 
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: seed, full: Self::FIRST }
+        Self::between(seed, Self::FIRST, Self::LONGEST)
+    }
+
+    /// With other limits.
+    pub(crate) fn between(seed: u64, first: Duration, longest: Duration) -> Self {
+        Self { random: seed, full: first, longest, first }
     }
 
     pub(crate) fn next_delay(&mut self) -> Duration {
         let full = self.full;
-        self.full = full.saturating_mul(2).min(Self::LONGEST);
+        self.full = full.saturating_mul(2).min(self.longest);
         self.random = mix(self.random);
         shortened(full, Self::JITTER, self.random)
     }
 
     /// To be called after a success.
     pub(crate) fn reset(&mut self) {
-        self.full = Self::FIRST;
+        self.full = self.first;
     }
 }
 

@@ -50,6 +50,13 @@ pub enum ErrorKind {
     Isolation,
     /// A payload, carry or attachment cannot be written as JSON, has another shape, or is too large.
     Payload,
+    /// A dedup key is empty, longer than 200 bytes, or has a control character.
+    DedupKey,
+    /// `Task::merge` panicked, or what it returned did when it was used.
+    Merge,
+    /// The job was not enqueued, for certain: others had its dedup key, or changed the pending job, each time it was
+    /// tried.
+    Contended,
     /// The database refused the statement.
     Database,
     /// The spawner does not run the futures that it is given.
@@ -93,8 +100,8 @@ struct Inner {
 pub struct Partial {
     /// What the first tasks became, in their order. They are stored.
     pub enqueued: Vec<Enqueued>,
-    /// How many tasks after them may or may not be stored, because the connection ended before the answer came; all of
-    /// them or none.
+    /// How many tasks after them may or may not be stored: because the connection ended before the answer came, and then
+    /// all of them or none; or because they have dedup keys, which are stored each for itself.
     pub in_doubt: usize,
 }
 
@@ -154,7 +161,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.inner.kind,
-            ErrorKind::Unavailable | ErrorKind::ReadOnly | ErrorKind::NotEnqueued | ErrorKind::Overloaded
+            ErrorKind::Unavailable
+                | ErrorKind::ReadOnly
+                | ErrorKind::NotEnqueued
+                | ErrorKind::Overloaded
+                | ErrorKind::Contended
         )
     }
 }
@@ -224,6 +235,7 @@ mod tests {
         assert!(retryable(ErrorKind::NotEnqueued));
         assert!(retryable(ErrorKind::ReadOnly));
         assert!(retryable(ErrorKind::Overloaded));
+        assert!(retryable(ErrorKind::Contended));
         assert!(!retryable(ErrorKind::Partly));
         assert!(!retryable(ErrorKind::Unknown));
         assert!(!retryable(ErrorKind::Database));

@@ -16,6 +16,9 @@ pub(crate) const MAX_HISTORY: u32 = 1_000;
 /// Bytes of a kind: it stands in every row, in an index, and in every notification.
 pub(crate) const MAX_KIND: usize = 100;
 
+/// Bytes of a dedup key: it stands in the row and in an index.
+pub(crate) const MAX_KEY: usize = 200;
+
 /// The longest delay that is stored. PostgreSQL's timestamps would take more, but a sum with `now()` must never be
 /// out of range, or a settlement could never be accepted.
 pub(crate) const MAX_DELAY: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);

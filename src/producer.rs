@@ -8,6 +8,7 @@
 mod bulk;
 mod call;
 mod inserting;
+mod keyed;
 mod notifying;
 mod recovering;
 mod rules;
@@ -26,11 +27,13 @@ use crate::statement::{Enqueue, Recovery, Reply, Statement};
 use crate::time::{later, sooner};
 
 use call::{Call, Insert, in_vain, overloaded};
+use keyed::{Keyed, Queued};
 use recovering::next_recovery;
-use waiting::Waiting;
+use waiting::{Waiting, weight};
 
 pub(crate) use bulk::Bulk;
 pub(crate) use call::{CallId, Request, Response};
+pub(crate) use keyed::{KeyedCall, Round};
 pub use recovering::RecoveredStale;
 pub(crate) use rules::Rules;
 #[cfg(any(feature = "blocking", feature = "async"))]
@@ -63,6 +66,7 @@ enum Purpose {
     Check,
     Enqueue(Vec<Insert>),
     Reserve(Insert),
+    Keyed(Vec<Queued>),
     Notify(Vec<(CallId, Response)>),
     Stale(CallId, RecoveredStale),
     Recover(CallId, RecoveredStale),
@@ -76,6 +80,9 @@ pub(crate) struct Producer {
     link: LinkState<Purpose>,
     checked: bool,
     waiting: Waiting,
+    keyed: Keyed,
+    /// Whether it is the turn of jobs with keys, when others wait as well.
+    keyed_is_next: bool,
     /// Committed rows whose notification is not sent yet.
     stored: Vec<(CallId, Response)>,
     /// The recovery that goes on: what it has done, and the rows that it found.
@@ -98,6 +105,8 @@ impl Producer {
             link: LinkState::new(seed, now),
             checked: false,
             waiting: Waiting::default(),
+            keyed: Keyed::new(seed),
+            keyed_is_next: false,
             stored: Vec::new(),
             recovery: None,
             ready: BTreeSet::new(),
@@ -123,11 +132,16 @@ impl Producer {
     }
 
     fn called(&mut self, now: Instant, id: CallId, request: Request) {
-        if self.waiting.is_full_for(&request, self.rules.max_waiting) {
+        // The first is never too much.
+        let held = self.waiting.bytes() + self.keyed.bytes();
+        if held > 0 && held.saturating_add(weight(&request)) > self.rules.max_waiting {
             return self.answer(id, Err(overloaded(self.rules.max_waiting)));
         }
         let deadline = later(now, self.rules.patience(&request));
-        self.waiting.push(Call { id, request, deadline, numbers: None });
+        match request {
+            Request::Keyed(call) => self.keyed.push(id, call, deadline),
+            request => self.waiting.push(Call { id, request, deadline, numbers: None }),
+        }
     }
 
     pub(crate) fn output(&mut self, now: Instant) -> Option<Output> {
@@ -142,7 +156,7 @@ impl Producer {
             return None;
         }
         let link = if self.wants_link() { self.link.deadline() } else { None };
-        sooner(self.waiting.deadline(), link)
+        sooner(sooner(self.waiting.deadline(), self.keyed.deadline()), link)
     }
 
     fn advance(&mut self, now: Instant) {
@@ -150,6 +164,7 @@ impl Producer {
         if self.link.is_overdue(now) {
             self.drop_link(now, &Fault::deadline());
         }
+        self.keyed.pass_time(now);
         self.give_up_late_calls(now);
         if self.wants_link() {
             if let Some(epoch) = self.link.connect(now) {
@@ -164,8 +179,7 @@ impl Producer {
                 self.outbox.push_back(Output::Execute(id, statement));
             }
         }
-        let idle = self.waiting.is_empty() && self.stored.is_empty() && self.recovery.is_none();
-        if self.closed && idle && self.link.purpose().is_none() {
+        if self.closed && !self.has_work() && self.link.purpose().is_none() {
             self.stopped = true;
             self.outbox.push_back(Output::Stopped);
         }
@@ -173,13 +187,21 @@ impl Producer {
 
     /// A queue that nobody uses does not reconnect by itself.
     fn wants_link(&self) -> bool {
-        self.link.is_up() || !self.waiting.is_empty() || !self.stored.is_empty() || self.recovery.is_some()
+        self.link.is_up() || self.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        self.is_waited_for() || !self.stored.is_empty() || self.recovery.is_some()
+    }
+
+    fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty() || !self.keyed.is_empty()
     }
 
     fn next(&mut self) -> Option<(Statement, Purpose)> {
         if !self.checked {
             // A schema that did not fit is looked at again only for somebody who waits, or this would ask for ever.
-            return (!self.waiting.is_empty()).then_some((Statement::Check, Purpose::Check));
+            return self.is_waited_for().then_some((Statement::Check, Purpose::Check));
         }
         if !self.stored.is_empty() {
             let answers = std::mem::take(&mut self.stored);
@@ -188,6 +210,13 @@ impl Producer {
         if let Some((id, done, rows)) = self.recovery.take() {
             return Some(next_recovery(id, done, rows));
         }
+        if self.waiting.is_empty() || self.keyed_is_next {
+            self.keyed_is_next = false;
+            if let Some(next) = self.next_keyed() {
+                return Some(next);
+            }
+        }
+        self.keyed_is_next = true;
         let inserts = self.gather();
         if inserts.is_empty() {
             return self.next_alone();
@@ -201,7 +230,9 @@ impl Producer {
         let Call { id, request, deadline, numbers } = self.waiting.pop()?;
         Some(match request {
             Request::Enqueue(jobs) => Self::copying(Insert { id, jobs, deadline }, numbers),
-            Request::Probe | Request::RecoverStale => next_recovery(id, RecoveredStale::default(), Vec::new()),
+            Request::Probe | Request::Keyed(_) | Request::RecoverStale => {
+                next_recovery(id, RecoveredStale::default(), Vec::new())
+            }
         })
     }
 
@@ -218,7 +249,7 @@ impl Producer {
         match reply {
             Ok(reply) => {
                 self.link.healthy();
-                self.take_in(purpose, reply);
+                self.take_in(now, purpose, reply);
             }
             Err(fault) => self.failed(now, purpose, &fault),
         }
@@ -230,7 +261,7 @@ impl Producer {
         self.lost(now, self.link.epoch, fault);
     }
 
-    fn take_in(&mut self, purpose: Purpose, reply: Reply) {
+    fn take_in(&mut self, now: Instant, purpose: Purpose, reply: Reply) {
         match (purpose, reply) {
             (Purpose::Check, Reply::Version { version, compatible_from }) => {
                 match check_version(version, compatible_from) {
@@ -240,6 +271,7 @@ impl Producer {
             }
             (Purpose::Enqueue(calls), Reply::Enqueued(ids)) => self.stored_rows(calls, &ids),
             (Purpose::Reserve(insert), Reply::Reserved(numbers)) => self.reserved(insert, numbers),
+            (Purpose::Keyed(calls), Reply::Keyed(answers)) => self.keyed_answered(now, calls, answers),
             (Purpose::Notify(answers), _) => self.answer_all(answers),
             (Purpose::Stale(id, done), Reply::Stale(rows)) => self.found_stale(id, done, rows),
             (Purpose::Recover(id, done), Reply::Recovered(rows)) => self.recovered(id, done, rows),
@@ -277,6 +309,7 @@ impl Producer {
                 }
             }
             Purpose::Enqueue(calls) => self.insert_failed(now, calls, fault),
+            Purpose::Keyed(calls) => self.keyed_failed(now, calls, fault),
             // Whatever became of the numbers, no job was sent.
             Purpose::Reserve(insert) => self.insert_failed(now, vec![insert], &fault.clone().not_sent()),
             // The rows are committed. Workers find them when they poll.
@@ -292,11 +325,15 @@ impl Producer {
         while let Some(call) = self.waiting.pop_late(now) {
             self.answer(call.id, Err(in_vain(&call.request)));
         }
+        for (id, error) in self.keyed.take_late(now) {
+            self.answer(id, Err(error));
+        }
     }
 
     fn refuse_all(&mut self, error: &Error) {
-        for call in self.waiting.take_all() {
-            self.answer(call.id, Err(Error::new(error.kind(), error.to_string())));
+        let others = self.waiting.take_all().into_iter().map(|call| call.id);
+        for id in others.chain(self.keyed.take_all()) {
+            self.answer(id, Err(Error::new(error.kind(), error.to_string())));
         }
     }
 

@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::value::to_raw_value;
 
 use crate::error::{Error, ErrorKind};
+use crate::job::Json;
 use crate::limits::{MAX_DELAY, MAX_DUE};
 use crate::panic_boundary::guarded;
 use crate::statement::NewJob;
 use crate::task::check_kind;
-use crate::{JobId, Priority, Task};
+use crate::{DedupKey, JobId, Priority, Task};
 
 /// A task with what its job should differ in from the task's own policy.
 ///
@@ -33,16 +34,21 @@ pub struct Submit<'a, T> {
     delay: Duration,
     due_at: Option<SystemTime>,
     priority: Option<Priority>,
+    dedup_key: Option<DedupKey>,
 }
 
+/// A task on loan, or for good.
 #[derive(Debug)]
-enum Held<'a, T> {
+pub(crate) enum Held<'a, T> {
     Borrowed(&'a T),
     Owned(T),
 }
 
+/// The row of a task, and the task itself if it has a dedup key.
+pub(crate) type Drawn<'a, T> = (NewJob, Option<Held<'a, T>>);
+
 impl<T> Held<'_, T> {
-    fn borrow(&self) -> &T {
+    pub(crate) fn borrow(&self) -> &T {
         match self {
             Held::Borrowed(task) => task,
             Held::Owned(task) => task,
@@ -99,47 +105,65 @@ impl<'a, T: Task> Submit<'a, T> {
         self
     }
 
-    /// The row to insert, with at most so many bytes of payload.
-    pub(crate) fn into_job(self, max_payload: usize) -> Result<NewJob, Error> {
+    /// Gives the job another dedup key than [`Task::dedup_key`] says.
+    ///
+    /// 1 to 200 bytes without control characters. What happens to a pending job of the same kind and key is up to
+    /// [`Task::merge`].
+    #[must_use]
+    pub fn dedup_key(mut self, key: impl Into<DedupKey>) -> Self {
+        self.dedup_key = Some(key.into());
+        self
+    }
+
+    /// The row to insert, with at most so many bytes of payload; and the task, if it may have to be asked how it merges.
+    pub(crate) fn into_job(self, max_payload: usize) -> Result<Drawn<'a, T>, Error> {
         check_kind(T::KIND)?;
-        let Self { task, delay, due_at, priority } = self;
-        let write = move || {
-            // Dropped in here as well.
-            let task = task;
-            let task = task.borrow();
-            (to_raw_value(task), priority.unwrap_or_else(|| task.priority()))
+        let Self { task: held, delay, due_at, priority, dedup_key } = self;
+        let read = move || {
+            let task = held.borrow();
+            let payload = to_raw_value(task);
+            let priority = priority.unwrap_or_else(|| task.priority());
+            let key = dedup_key.or_else(|| task.dedup_key());
+            // Without a key it is dropped in here as well.
+            let held = key.is_some().then_some(held);
+            (payload, priority, key, held)
         };
-        let (payload, priority) = guarded(write).map_err(|panic| {
+        let (payload, priority, key, held) = guarded(read).map_err(|panic| {
             Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND))
         })?;
-        let payload = payload.map_err(|error| {
-            Error::new(ErrorKind::Payload, format!("the task {} cannot be written as JSON", T::KIND))
-                .with_source(error.into())
-        })?;
-        let size = payload.get().len();
-        if size > max_payload {
-            return Err(Error::new(
-                ErrorKind::Payload,
-                format!(
-                    "the payload of {} has {size} bytes, at most {max_payload} are stored; store the data elsewhere and enqueue its name",
-                    T::KIND
-                ),
-            ));
-        }
+        let payload = checked::<T>(payload, max_payload)?;
+        let dedup_key = key.map(|key| key.checked(T::KIND)).transpose()?;
         let delay = delay.as_secs_f64();
-        Ok(NewJob { kind: T::KIND.into(), priority, payload, dedup_key: None, delay, due_at })
+        Ok((NewJob { kind: T::KIND.into(), priority, payload, dedup_key, delay, due_at }, held))
     }
+}
+
+/// A payload of the kind of `T`, if it was written and is not too large.
+pub(crate) fn checked<T: Task>(payload: serde_json::Result<Json>, most: usize) -> Result<Json, Error> {
+    let payload = payload.map_err(|error| {
+        Error::new(ErrorKind::Payload, format!("the task {} cannot be written as JSON", T::KIND))
+            .with_source(error.into())
+    })?;
+    let size = payload.get().len();
+    if size <= most {
+        return Ok(payload);
+    }
+    let what = format!(
+        "the payload of {} has {size} bytes, at most {most} are stored; store the data elsewhere and enqueue its name",
+        T::KIND
+    );
+    Err(Error::new(ErrorKind::Payload, what))
 }
 
 impl<'a, T: Task> From<&'a T> for Submit<'a, T> {
     fn from(task: &'a T) -> Self {
-        Self { task: Held::Borrowed(task), delay: Duration::ZERO, due_at: None, priority: None }
+        Self { task: Held::Borrowed(task), delay: Duration::ZERO, due_at: None, priority: None, dedup_key: None }
     }
 }
 
 impl<T: Task> From<T> for Submit<'static, T> {
     fn from(task: T) -> Self {
-        Self { task: Held::Owned(task), delay: Duration::ZERO, due_at: None, priority: None }
+        Self { task: Held::Owned(task), delay: Duration::ZERO, due_at: None, priority: None, dedup_key: None }
     }
 }
 
@@ -159,6 +183,12 @@ pub struct Enqueued {
 pub enum Effect {
     /// As a new job.
     Inserted,
+    /// A pending job with the same dedup key stands for it, as it was.
+    Kept,
+    /// In the place of a pending job with the same dedup key.
+    Replaced,
+    /// As a part of a pending job with the same dedup key.
+    Merged,
 }
 
 #[cfg(test)]
@@ -204,12 +234,13 @@ mod tests {
     fn of_delay_and_instant_the_last_one_counts() {
         let at = UNIX_EPOCH + Duration::from_secs(5);
         let minute = Duration::from_secs(60);
-        let job = Submit::new(&Plain).delay(minute).due_at(at).into_job(MAX_PAYLOAD).unwrap();
+        let (job, _) = Submit::new(&Plain).delay(minute).due_at(at).into_job(MAX_PAYLOAD).unwrap();
         assert_eq!((job.due_at, job.delay), (Some(at), 0.0));
-        let job = Submit::new(&Plain).due_at(at).delay(minute).into_job(MAX_PAYLOAD).unwrap();
+        let (job, _) = Submit::new(&Plain).due_at(at).delay(minute).into_job(MAX_PAYLOAD).unwrap();
         assert_eq!((job.due_at, job.delay), (None, 60.0));
     }
 
+    #[derive(Debug)]
     struct Fragile;
 
     impl Drop for Fragile {

@@ -7,8 +7,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Backoff;
+use crate::dedup_key::DedupKey;
 use crate::error::{Error, ErrorKind};
 use crate::limits::MAX_KIND;
+use crate::merge::{Merge, Pending};
 
 /// A kind of work, described by data.
 ///
@@ -44,6 +46,52 @@ pub trait Task: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// How urgent this job is. Default: [`Priority::Normal`].
     fn priority(&self) -> Priority {
         Priority::Normal
+    }
+
+    /// The name under which a pending job stands for this one. Default: none, so every task becomes a job.
+    ///
+    /// ```
+    /// use serde::{Deserialize, Serialize};
+    /// use venturi::{DedupKey, Merge, Pending, Task};
+    ///
+    /// /// Adds to a counter, however often it is asked to, in one run.
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Add {
+    ///     counter: String,
+    ///     amount: u64,
+    /// }
+    ///
+    /// impl Task for Add {
+    ///     const KIND: &'static str = "add";
+    ///     type Carry = ();
+    ///
+    ///     fn dedup_key(&self) -> Option<DedupKey> {
+    ///         Some(self.counter.as_str().into())
+    ///     }
+    ///
+    ///     fn merge(&self, pending: &Pending<Self>) -> Merge<Self> {
+    ///         let amount = self.amount + pending.task.amount;
+    ///         Merge::with(Self { counter: self.counter.clone(), amount })
+    ///     }
+    /// }
+    ///
+    /// let pending = Pending::of(Add { counter: "visits".into(), amount: 1 });
+    /// let Merge::With { task, .. } = Add { counter: "visits".into(), amount: 2 }.merge(&pending) else { panic!() };
+    /// assert_eq!(task.amount, 3);
+    /// ```
+    fn dedup_key(&self) -> Option<DedupKey> {
+        None
+    }
+
+    /// What becomes of this task, as another job of its kind with its key is pending. Default: [`Merge::Replace`].
+    ///
+    /// It runs where the task is enqueued, on the caller's thread or in the caller's future, with nothing locked; and
+    /// again when the pending job has changed before the decision could be stored, so it must not do anything but
+    /// decide, and decide soon. It is not asked about a pending job that does not decode as this type: the new task then
+    /// becomes a job beside it. If it panics, the caller gets [`ErrorKind::Merge`] and nothing is stored.
+    fn merge(&self, pending: &Pending<Self>) -> Merge<Self> {
+        let _ = pending;
+        Merge::Replace
     }
 
     /// How long a claim of this kind stays valid without being renewed. Default: the worker's lease.

@@ -2,13 +2,15 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::iter::Fuse;
+use std::mem;
 
 use crate::error::{Error, ErrorKind, Partial};
+use crate::offer::Offers;
 use crate::panic_boundary::guarded;
-use crate::statement::{NewJob, NewJobs};
-use crate::{Effect, Enqueued, JobId, Submit, Task};
+use crate::submit::Drawn;
+use crate::{Enqueued, Submit, Task};
 
-use super::call::Response;
+use super::call::{Request, Response};
 
 /// The most rows of a batch. Ten times as many are stored no faster, and hold memory on both sides.
 pub(super) const MAX_BATCH: usize = 10_000;
@@ -16,99 +18,114 @@ pub(super) const MAX_BATCH: usize = 10_000;
 /// The most payload of a batch, and of an insert that several calls share.
 pub(super) const MAX_BYTES: usize = 8_000_000;
 
-/// One call that enqueues many: a front-end asks it for batches, and tells it what became of each.
+/// One call that enqueues: a front-end asks it what to ask, and tells it the answers.
 ///
-/// The next batch may be taken while one is on its way; not more, or a failure could leave a gap.
-pub(crate) struct Bulk<I> {
+/// 1. [`ask`](Self::ask) gives requests, which all go out at once.
+/// 2. [`look_ahead`](Self::look_ahead) writes the next batch while they are on their way; not more, or a failure could
+///    leave a gap.
+/// 3. [`answered`](Self::answered) takes the answers, in the order of the requests.
+///
+/// When there is nothing to ask, [`finish`](Self::finish) tells what became of the tasks.
+pub(crate) struct Bulk<'a, T: Task, I> {
     tasks: Fuse<I>,
     max_payload: usize,
     /// What did not fit into the last batch.
-    held: Option<NewJob>,
+    held: Option<Drawn<'a, T>>,
+    current: Option<Offers<'a, T>>,
+    next: Option<Offers<'a, T>>,
     stored: Vec<Enqueued>,
     /// Why there is no next batch, and how many jobs may or may not be stored.
     failure: Option<(Error, usize)>,
 }
 
-impl<'a, I: Iterator> Bulk<I> {
+impl<'a, T: Task, I> Bulk<'a, T, I>
+where
+    I: Iterator<Item: Into<Submit<'a, T>>>,
+{
     pub(crate) fn new(tasks: impl IntoIterator<IntoIter = I, Item = I::Item>, max_payload: usize) -> Self {
-        let tasks = tasks.into_iter().fuse();
-        Self { tasks, max_payload, held: None, stored: Vec::new(), failure: None }
+        let (tasks, stored) = (tasks.into_iter().fuse(), Vec::new());
+        Self { tasks, max_payload, held: None, current: None, next: None, stored, failure: None }
     }
 
-    /// As many tasks as go together, written as JSON. Nothing when there are no more, or something was wrong with one.
-    pub(crate) fn next_batch<T: Task>(&mut self) -> Option<NewJobs>
-    where
-        I::Item: Into<Submit<'a, T>>,
-    {
-        if self.failure.is_some() {
-            return None;
+    /// What to ask now; nothing when the call is over.
+    pub(crate) fn ask(&mut self) -> Option<Vec<Request>> {
+        if self.current.is_none() {
+            self.look_ahead();
+            self.current = self.next.take();
         }
-        let mut rows: Vec<NewJob> = self.held.take().into_iter().collect();
-        let mut bytes = rows.iter().map(NewJob::size).sum::<usize>();
-        while rows.len() < MAX_BATCH {
-            let job = match self.pull() {
-                Ok(Some(job)) => job,
-                Ok(None) => break,
-                Err(error) => {
-                    self.failure = Some((error, 0));
-                    return None;
-                }
-            };
-            if !rows.is_empty() && bytes + job.size() > MAX_BYTES {
-                self.held = Some(job);
+        self.current.as_mut().map(Offers::ask)
+    }
+
+    /// Takes as many tasks as go together from the iterator, unless that is done already.
+    pub(crate) fn look_ahead(&mut self) {
+        if self.next.is_some() || self.failure.is_some() {
+            return;
+        }
+        match self.pull_batch() {
+            Ok(batch) if batch.is_empty() => {}
+            Ok(batch) => self.next = Some(Offers::new(batch, self.max_payload)),
+            Err(error) => self.failure = Some((error, 0)),
+        }
+    }
+
+    fn pull_batch(&mut self) -> Result<Vec<Drawn<'a, T>>, Error> {
+        let mut batch: Vec<Drawn<'a, T>> = self.held.take().into_iter().collect();
+        let mut bytes = batch.iter().map(|(job, _)| job.size()).sum::<usize>();
+        while batch.len() < MAX_BATCH {
+            let Some(drawn) = self.pull()? else { break };
+            let size = drawn.0.size();
+            if !batch.is_empty() && bytes + size > MAX_BYTES {
+                self.held = Some(drawn);
                 break;
             }
-            bytes += job.size();
-            rows.push(job);
+            bytes += size;
+            batch.push(drawn);
         }
-        (!rows.is_empty()).then(|| NewJobs::new(rows))
+        Ok(batch)
     }
 
-    fn pull<T: Task>(&mut self) -> Result<Option<NewJob>, Error>
-    where
-        I::Item: Into<Submit<'a, T>>,
-    {
+    fn pull(&mut self) -> Result<Option<Drawn<'a, T>>, Error> {
         let next = guarded(|| self.tasks.next().map(Into::into)).map_err(|panic| {
             Error::new(ErrorKind::Payload, format!("the iterator over tasks of the kind {} {panic}", T::KIND))
         })?;
         next.map(|submit| submit.into_job(self.max_payload)).transpose()
     }
 
-    /// What became of a batch of so many; `false` when that is the end.
-    pub(crate) fn answered(&mut self, asked: usize, answer: Result<Response, Error>) -> bool {
-        match answer {
-            Ok(Response::Enqueued(ids)) if ids.len() == asked => {
-                let inserted = |id| Enqueued { id: JobId(id), effect: Effect::Inserted };
-                self.stored.extend(ids.into_iter().map(inserted));
-                return true;
-            }
-            Ok(other) => {
-                debug_assert!(false, "an insert of {asked} was answered by {other:?}");
-                self.failure = Some((miscounted(), asked));
-            }
-            // It was before whatever may have been wrong with the tasks after it.
-            Err(error) => {
-                let in_doubt = if error.kind() == ErrorKind::Unknown { asked } else { 0 };
-                self.failure = Some((error, in_doubt));
-            }
+    /// The answers to what was asked last. Where a task meets a pending job, its `merge` is called in here.
+    pub(crate) fn answered(&mut self, answers: impl IntoIterator<Item = Result<Response, Error>>) {
+        let Some(current) = &mut self.current else { return };
+        current.answered(answers);
+        if !current.is_over() {
+            return;
         }
-        false
+        let Some(mut current) = self.current.take() else { return };
+        let (mut stored, in_doubt) = current.stored();
+        self.stored.append(&mut stored);
+        if let Some(error) = current.take_failure() {
+            // It was before whatever may have been wrong with the tasks after it.
+            self.failure = Some((error, in_doubt));
+            self.next = None;
+        }
     }
 
     /// One for each task, or how far it went.
-    pub(crate) fn finish(self) -> Result<Vec<Enqueued>, Error> {
-        match self.failure {
-            None => Ok(self.stored),
-            Some((error, in_doubt)) => Err(error.after(Partial { enqueued: self.stored, in_doubt })),
+    pub(crate) fn finish(mut self) -> Result<Vec<Enqueued>, Error> {
+        let stored = mem::take(&mut self.stored);
+        match self.failure.take() {
+            None => Ok(stored),
+            Some((error, in_doubt)) => Err(error.after(Partial { enqueued: stored, in_doubt })),
         }
     }
-}
 
-fn miscounted() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "enqueueing: the jobs were stored, but not as many numbers came back; please report this defect",
-    )
+    /// Of a call with one task: what became of it.
+    pub(crate) fn finish_one(mut self) -> Result<Enqueued, Error> {
+        if let Some((error, _)) = self.failure.take() {
+            return Err(error);
+        }
+        self.stored
+            .pop()
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "enqueueing: there was no task; please report this defect"))
+    }
 }
 
 #[cfg(test)]

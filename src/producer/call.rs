@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::statement::{NewJobs, Numbers};
 
 use super::RecoveredStale;
+use super::keyed::{KeyedCall, Round};
 
 /// Names a call.
 pub(crate) type CallId = u64;
@@ -18,6 +19,8 @@ pub(crate) enum Request {
     Probe,
     /// These rows inserted, all or none.
     Enqueue(NewJobs),
+    /// A job with a dedup key, one round. These wait apart from the others.
+    Keyed(KeyedCall),
     /// Claims whose leases ran out put back.
     RecoverStale,
 }
@@ -28,6 +31,7 @@ pub(crate) enum Response {
     Ready,
     /// The ids in the order of the rows.
     Enqueued(Vec<i64>),
+    Keyed(Round),
     Recovered(RecoveredStale),
 }
 
@@ -52,7 +56,9 @@ pub(super) struct Insert {
 pub(super) fn in_vain(request: &Request) -> Error {
     let why = "the server could not be reached in time; try again later";
     match request {
-        Request::Enqueue(_) => Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}")),
+        Request::Enqueue(_) | Request::Keyed(_) => {
+            Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"))
+        }
         Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
     }
 }

@@ -28,7 +28,7 @@ impl Producer {
             let (more, larger) = match request {
                 Request::Probe => (0, 0),
                 Request::Enqueue(jobs) if jobs.len() < COPY_FROM => (jobs.len(), jobs.bytes()),
-                Request::Enqueue(_) | Request::RecoverStale => break,
+                Request::Enqueue(_) | Request::Keyed(_) | Request::RecoverStale => break,
             };
             let full = rows + more > MAX_ROWS || bytes + larger > MAX_BYTES || self.alone > 0;
             if more > 0 && !inserts.is_empty() && full {
@@ -42,7 +42,7 @@ impl Producer {
                     inserts.push(Insert { id, jobs, deadline });
                 }
                 Request::Enqueue(_) => self.answer(id, Ok(Response::Enqueued(Vec::new()))),
-                Request::Probe | Request::RecoverStale => self.answer(id, Ok(Response::Ready)),
+                Request::Probe | Request::Keyed(_) | Request::RecoverStale => self.answer(id, Ok(Response::Ready)),
             }
         }
         self.alone = self.alone.saturating_sub(inserts.len());
@@ -81,38 +81,28 @@ impl Producer {
     }
 
     pub(super) fn insert_failed(&mut self, now: Instant, calls: Vec<Insert>, fault: &Fault) {
-        match fault.kind {
-            // Nothing was sent, so nothing was stored.
-            FaultKind::Link if fault.outcome == OutcomeKnown::NotDone => self.wait_again(calls),
-            FaultKind::Link => {
-                for call in calls {
-                    let error = Error::new(
-                        ErrorKind::Unknown,
-                        format!(
-                            "the connection ended while the job was being stored ({}); it may or may not have been \
-                             enqueued, enqueue it again only if running it twice is harmless",
-                            fault.message
-                        ),
-                    );
-                    self.answer(call.id, Err(error));
-                }
-            }
-            FaultKind::Transient => {
-                self.link.pause(now);
-                self.wait_again(calls);
-            }
-            _ if calls.len() > 1 => {
+        match self.aftermath(now, calls.len(), fault) {
+            Aftermath::Again => self.wait_again(calls),
+            Aftermath::Alone => {
                 self.alone = calls.len();
                 self.wait_again(calls);
             }
-            _ => {
-                for call in calls {
-                    self.answer(
-                        call.id,
-                        Err(not_enqueued(&format!("the server refused it: {}", fault.message), fault)),
-                    );
-                }
+            Aftermath::Over => calls.iter().for_each(|call| self.answer(call.id, Err(gone_wrong(fault)))),
+        }
+    }
+
+    /// What a statement that failed means for its calls.
+    pub(super) fn aftermath(&mut self, now: Instant, calls: usize, fault: &Fault) -> Aftermath {
+        match fault.kind {
+            // Nothing was sent, so nothing was stored.
+            FaultKind::Link if fault.outcome == OutcomeKnown::NotDone => Aftermath::Again,
+            FaultKind::Link => Aftermath::Over,
+            FaultKind::Transient => {
+                self.link.pause(now);
+                Aftermath::Again
             }
+            _ if calls > 1 => Aftermath::Alone,
+            _ => Aftermath::Over,
         }
     }
 
@@ -123,8 +113,28 @@ impl Producer {
     }
 }
 
-fn not_enqueued(why: &str, fault: &Fault) -> Error {
-    let error = Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"));
+/// What becomes of the calls of a statement that failed.
+pub(super) enum Aftermath {
+    /// The same once more.
+    Again,
+    /// One by one: one of them is at fault, the others are not.
+    Alone,
+    /// They get an error.
+    Over,
+}
+
+/// What to tell a caller whose statement failed for good.
+pub(super) fn gone_wrong(fault: &Fault) -> Error {
+    if matches!(fault.kind, FaultKind::Link) {
+        let what = format!(
+            "the connection ended while the job was being stored ({}); it may or may not have been enqueued, enqueue it \
+             again only if running it twice is harmless",
+            fault.message
+        );
+        return Error::new(ErrorKind::Unknown, what);
+    }
+    let what = format!("the job was not enqueued: the server refused it: {}", fault.message);
+    let error = Error::new(ErrorKind::NotEnqueued, what);
     match &fault.source {
         Some(source) => error.with_postgres(source.clone()),
         None => error,

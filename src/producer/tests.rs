@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+mod keyed;
+
 use super::inserting::COPY_FROM;
 use super::*;
 use crate::Priority;

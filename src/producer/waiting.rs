@@ -21,9 +21,9 @@ impl Waiting {
         self.calls.is_empty()
     }
 
-    /// Whether one more call would be too much. The first is never.
-    pub(super) fn is_full_for(&self, request: &Request, most: usize) -> bool {
-        !self.calls.is_empty() && self.bytes.saturating_add(weight(request)) > most
+    /// How much they hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn push(&mut self, call: Call) {
@@ -73,9 +73,10 @@ impl Waiting {
     }
 }
 
-fn weight(request: &Request) -> usize {
+pub(super) fn weight(request: &Request) -> usize {
     match request {
         Request::Enqueue(jobs) => JOB + jobs.bytes() + JOB * jobs.len(),
+        Request::Keyed(call) => call.keyed.weight(),
         Request::Probe | Request::RecoverStale => JOB,
     }
 }

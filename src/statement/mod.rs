@@ -4,6 +4,7 @@
 
 mod copy;
 mod inside;
+mod keyed;
 mod reply;
 mod request;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use tokio_postgres::types::ToSql;
 
 pub(crate) use copy::{CopyJobs, Encoded};
 pub(crate) use inside::Inside;
+pub(crate) use keyed::{Candidate, Decision, EnqueueKeyed, Found, KeyedAnswer, KeyedJob, Stance};
 pub(crate) use reply::{
     ClaimReply, Malformed, NewId, Numbers, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply,
 };
@@ -76,6 +78,7 @@ pub(crate) enum Statement {
     Renew(Renew),
     Held(Held),
     Enqueue(Enqueue),
+    EnqueueKeyed(EnqueueKeyed),
     /// Numbers for so many new jobs.
     Reserve(i32),
     Copy(CopyJobs),
@@ -108,6 +111,7 @@ impl Statement {
             Self::Renew(renew) => one(Text::Renew, renew.params()),
             Self::Held(held) => one(Text::Held, held.params()),
             Self::Enqueue(enqueue) => one(Text::Enqueue, enqueue.params()),
+            Self::EnqueueKeyed(keyed) => one(Text::EnqueueKeyed, keyed.params()),
             Self::Reserve(count) => one(Text::Reserve, vec![Box::new(*count)]),
             Self::Copy(copy) => copy.commands(),
             Self::Checkpoint(checkpoint) => one(Text::Checkpoint, checkpoint.params()),
@@ -140,6 +144,7 @@ impl Statement {
             Self::Renew(_) => reply::renewed(rows),
             Self::Held(_) => reply::held(rows),
             Self::Enqueue(enqueue) => reply::enqueued(enqueue.len(), rows),
+            Self::EnqueueKeyed(keyed) => keyed::answers(keyed.rows.len(), rows),
             Self::Reserve(count) => reply::reserved(*count, rows),
             Self::Checkpoint(_) => Ok(Reply::Checkpointed(!rows.is_empty())),
             Self::History(_) => reply::history(rows),
@@ -162,6 +167,7 @@ impl Statement {
             Self::Renew(_) => "renew",
             Self::Held(_) => "held",
             Self::Enqueue(_) => "enqueue",
+            Self::EnqueueKeyed(_) => "enqueue_keyed",
             Self::Reserve(_) => "reserve",
             Self::Copy(_) => "copy",
             Self::Checkpoint(_) => "checkpoint",

@@ -12,6 +12,8 @@ use crate::job::{ClaimedJob, Json, RunId};
 use crate::journal::{JournalEntry, JournalEvent};
 use crate::text::chain;
 
+use super::keyed::KeyedAnswer;
+
 #[derive(Debug)]
 pub(crate) enum Reply {
     Exchange {
@@ -39,6 +41,8 @@ pub(crate) enum Reply {
     Held(Vec<(RunId, bool)>),
     /// In the order of the request.
     Enqueued(Vec<NewId>),
+    /// In the order of the request.
+    Keyed(Vec<KeyedAnswer>),
     Reserved(Numbers),
     Version {
         version: i32,
@@ -323,7 +327,7 @@ pub(super) fn version(rows: &[Row]) -> Result<Reply, ReadError> {
     Ok(Reply::Version { version: get(row, "version")?, compatible_from: get(row, "compatible_from")? })
 }
 
-fn each<T>(rows: &[Row], read: impl Fn(&Row) -> Result<T, ReadError>) -> Result<Vec<T>, ReadError> {
+pub(super) fn each<T>(rows: &[Row], read: impl Fn(&Row) -> Result<T, ReadError>) -> Result<Vec<T>, ReadError> {
     rows.iter().map(read).collect()
 }
 
@@ -348,6 +352,6 @@ fn seconds(row: &Row, name: &str) -> Result<Option<f64>, ReadError> {
     Ok(get::<Option<f64>>(row, name)?.filter(|seconds| seconds.is_finite()))
 }
 
-fn get<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, ReadError> {
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, ReadError> {
     row.try_get(name).map_err(|error| ReadError::new(format!("{name}: {}", chain(&error))))
 }

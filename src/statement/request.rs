@@ -381,7 +381,7 @@ impl Enqueue {
     }
 }
 
-fn column<'a, R, T>(rows: &[&'a R], value: impl Fn(&'a R) -> T) -> Param<'a>
+pub(super) fn column<'a, R, T>(rows: &[&'a R], value: impl Fn(&'a R) -> T) -> Param<'a>
 where
     Vec<T>: ToSql + Send + Sync + 'a,
 {
@@ -389,6 +389,6 @@ where
 }
 
 /// Within what an interval takes and a sum with `now()` can bear: a statement must not fail for an absurd number.
-fn seconds(value: f64) -> f64 {
+pub(super) fn seconds(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, MAX_DELAY.as_secs_f64()) }
 }

@@ -19,6 +19,7 @@ pub(crate) enum Text {
     Renew,
     Held,
     Enqueue,
+    EnqueueKeyed,
     Reserve,
     CopyPayload,
     CopyLive,
@@ -32,7 +33,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
@@ -43,6 +44,7 @@ impl Text {
         Self::Renew,
         Self::Held,
         Self::Enqueue,
+        Self::EnqueueKeyed,
         Self::Reserve,
         Self::CopyPayload,
         Self::CopyLive,
@@ -67,6 +69,7 @@ impl Text {
             Self::Renew => "renew",
             Self::Held => "held",
             Self::Enqueue => "enqueue",
+            Self::EnqueueKeyed => "enqueue_keyed",
             Self::Reserve => "reserve",
             Self::CopyPayload => "copy_payload",
             Self::CopyLive => "copy_live",
@@ -91,6 +94,7 @@ impl Text {
             Self::Renew => include_str!("../sql/renew.sql"),
             Self::Held => include_str!("../sql/held.sql"),
             Self::Enqueue => include_str!("../sql/enqueue.sql"),
+            Self::EnqueueKeyed => include_str!("../sql/enqueue_keyed.sql"),
             Self::Reserve => include_str!("../sql/reserve.sql"),
             Self::CopyPayload => include_str!("../sql/copy_payload.sql"),
             Self::CopyLive => include_str!("../sql/copy_live.sql"),

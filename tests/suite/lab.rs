@@ -11,6 +11,7 @@ use venturi::{CancelReason, CancellationToken, Priority};
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     pub(crate) tag: String,
+    pub(crate) amount: i64,
     pub(crate) kind: &'static str,
     pub(crate) job: i64,
     pub(crate) run: u32,

@@ -159,6 +159,30 @@
 //! | (DESIGN) lost replies | `a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon`, `a_result_whose_reply_was_lost_is_stored_once`, `a_renewal_whose_reply_was_lost_costs_nothing` |
 //! | (DESIGN) cuts under a running handler | `connections_that_are_cut_under_a_running_handler_cost_it_nothing` |
 //!
+//! ## Dedup and merge
+//!
+//! | the model | shown by |
+//! |---|---|
+//! | a key per value, none by default; it can be given with the job | `a_running_job_and_one_that_has_ended_are_nobodys_like`, `offer::a_key_can_be_given_with_the_job` |
+//! | one pending job stands for all of a kind with its key: the oldest | `the_oldest_pending_job_is_the_one_that_is_merged_into` |
+//! | claimed, completed, dead and cancelled ones never | `a_running_job_and_one_that_has_ended_are_nobodys_like` |
+//! | also one that is for later, pauses, or waits after a failure | `an_immediate_job_that_is_merged_into_a_later_one_starts_at_once`, `merging_spares_what_a_job_has_done_and_replacing_forgives_it` |
+//! | keep, replace, merge or go beside it; replace by default | `each_way_of_merging_leaves_what_it_says`, `a_task_that_says_nothing_takes_the_place_of_its_like` |
+//! | merging keeps number, age, run count and journal, and adds an entry | `each_way_of_merging_leaves_what_it_says`, `merging_spares_what_a_job_has_done_and_replacing_forgives_it` |
+//! | replacing starts anew: no failures, the default carry | `merging_spares_what_a_job_has_done_and_replacing_forgives_it` |
+//! | the earlier due time wins, and wakes a worker | `an_immediate_job_that_is_merged_into_a_later_one_starts_at_once`, `a_merge_that_wakes_somebody_notifies_and_no_other` |
+//! | so does a more urgent priority | `a_merge_that_wakes_somebody_notifies_and_no_other` |
+//! | the caller learns which job stands for its task, and how | `each_way_of_merging_leaves_what_it_says` |
+//! | atomic: any number of first enqueues at once leave one job | `twenty_first_enqueues_of_a_key_leave_one_job`, `two_hundred_first_enqueues_of_a_key_leave_one_job`, `statement::twenty_sessions_that_enqueue_one_key_for_the_first_time_leave_one_job` |
+//! | no deadlock, also in bulk | `many_keys_in_opposite_orders_end_in_one_job_for_each`, `jobs_that_are_stored_together_merge_in_their_order` |
+//! | optimistic: a decision about a job that has changed is made anew | `a_merge_while_the_job_runs_and_pauses_loses_nothing`, `sixteen_producers_and_four_workers_count_exactly`, `statement::a_round_that_finds_what_it_did_not_expect_writes_nothing_and_shows_it` |
+//! | … and given up after many times | `offer::a_job_that_changes_all_the_time_is_given_up` |
+//! | a panic is the caller's error | `a_panic_in_merge_is_its_callers_error_and_nobody_elses` |
+//! | a job that this code cannot read is left alone, and blocks nobody | `a_pending_job_that_cannot_be_read_is_left_alone_and_blocks_nobody` |
+//! | who holds a key holds up nobody who wants another | `a_key_that_another_transaction_has_keeps_only_its_own_callers_waiting`, `producer::a_key_that_another_transaction_has_is_tried_again_and_keeps_nobody_else_waiting` |
+//! | keys are checked | `a_key_that_makes_no_sense_is_refused`, `statement::what_makes_no_sense_is_refused_by_name` |
+//! | the same from SQL | `what_sql_enqueues_is_merged_like_everything_else`, `statement::a_job_is_enqueued_with_two_words_of_sql` |
+//!
 //! ## Identity
 //!
 //! | the model | shown by |
@@ -217,6 +241,7 @@ pub(crate) mod enqueueing;
 pub(crate) mod futures;
 pub(crate) mod leases;
 pub(crate) mod lost_replies;
+pub(crate) mod merging;
 pub(crate) mod migrating;
 pub(crate) mod panics;
 pub(crate) mod priorities;
@@ -353,6 +378,18 @@ macro_rules! bodies {
                 a_job_is_due_at_the_instant_it_was_given,
                 a_quiet_queue_tells_nobody,
             ]
+            merging: [
+                a_task_that_says_nothing_takes_the_place_of_its_like,
+                two_hundred_first_enqueues_of_a_key_leave_one_job,
+                jobs_that_are_stored_together_merge_in_their_order,
+                a_running_job_and_one_that_has_ended_are_nobodys_like,
+                the_oldest_pending_job_is_the_one_that_is_merged_into,
+                a_payload_that_merging_makes_large_comes_back_whole,
+                a_merge_that_wakes_somebody_notifies_and_no_other,
+                a_key_that_makes_no_sense_is_refused,
+                a_key_that_another_transaction_has_keeps_only_its_own_callers_waiting,
+                what_sql_enqueues_is_merged_like_everything_else,
+            ]
             bad_input: [
                 without_a_server_a_call_says_so_and_a_worker_waits,
                 a_wrong_password_is_an_error_that_names_no_password,
@@ -440,6 +477,17 @@ macro_rules! bodies {
             migrating: [
                 migrating_again_changes_nothing,
                 a_schema_that_was_never_migrated_is_refused,
+            ]
+            merging: [
+                twenty_first_enqueues_of_a_key_leave_one_job,
+                each_way_of_merging_leaves_what_it_says,
+                merging_spares_what_a_job_has_done_and_replacing_forgives_it,
+                a_panic_in_merge_is_its_callers_error_and_nobody_elses,
+                a_pending_job_that_cannot_be_read_is_left_alone_and_blocks_nobody,
+                an_immediate_job_that_is_merged_into_a_later_one_starts_at_once,
+                many_keys_in_opposite_orders_end_in_one_job_for_each,
+                a_merge_while_the_job_runs_and_pauses_loses_nothing,
+                sixteen_producers_and_four_workers_count_exactly,
             ]
             bad_input: [
                 no_time_at_all_is_as_little_as_is_possible,

@@ -1,15 +1,19 @@
 //! The tasks of the suite. Each does what its payload says, the same way on a thread and in a future.
 
+use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::panic_any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Deserializer, Serialize};
-use venturi::{Answer, Backoff, CancellationToken, Context, Error, JournalEntry, Outcome, Task, TaskError};
+use venturi::{
+    Answer, Backoff, CancellationToken, Context, DedupKey, Error, JournalEntry, Merge, Outcome, Pending, Task,
+    TaskError,
+};
 
 #[cfg(not(feature = "blocking"))]
 use venturi::r#async::BlockingHandler;
@@ -36,6 +40,31 @@ pub(crate) struct Script {
     filler: String,
     #[serde(deserialize_with = "spring")]
     decoding_panics: bool,
+    #[serde(default)]
+    key: Option<String>,
+    /// What merging adds up.
+    #[serde(default)]
+    pub(crate) amount: i64,
+    #[serde(default)]
+    manner: Manner,
+}
+
+/// How a task merges into a pending one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Manner {
+    /// As tasks do that say nothing.
+    #[default]
+    Unsaid,
+    Keep,
+    Replace,
+    Independent,
+    /// The pending task with both amounts.
+    Sum,
+    /// The same, and a hundred more in the carry.
+    SumAndCarry,
+    /// As `SumAndCarry`, but first it meets whoever waits for this meeting, and waits to be let go.
+    Meet(String),
+    Panic,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +150,18 @@ impl Job {
 
     pub(crate) fn with_filler(mut self, bytes: usize) -> Self {
         self.script.filler = "x".repeat(bytes);
+        self
+    }
+
+    /// Has a dedup key, an amount of 1, and merges like this.
+    pub(crate) fn keyed(mut self, key: impl Into<String>, manner: Manner) -> Self {
+        self.script.key = Some(key.into());
+        self.script.manner = manner;
+        self.amount(1)
+    }
+
+    pub(crate) fn amount(mut self, amount: i64) -> Self {
+        self.script.amount = amount;
         self
     }
 
@@ -253,6 +294,30 @@ impl<B: Breed> Task for Probe<B> {
     const KIND: &'static str = B::KIND;
     type Carry = B::Purse;
 
+    fn dedup_key(&self) -> Option<DedupKey> {
+        self.script.key.as_deref().map(DedupKey::from)
+    }
+
+    fn merge(&self, pending: &Pending<Self>) -> Merge<Self> {
+        let sum = || {
+            let amount = pending.task.script.amount + self.script.amount;
+            Self::from(Script { amount, ..pending.task.script.clone() })
+        };
+        match &self.script.manner {
+            Manner::Unsaid => Merge::default(),
+            Manner::Keep => Merge::Keep,
+            Manner::Replace => Merge::Replace,
+            Manner::Independent => Merge::Independent,
+            Manner::Sum => Merge::with(sum()),
+            Manner::SumAndCarry => Merge::With { task: sum(), carry: Some(with_a_hundred_more(&pending.carry)) },
+            Manner::Meet(name) => {
+                meeting(name).hold();
+                Merge::With { task: sum(), carry: Some(with_a_hundred_more(&pending.carry)) }
+            }
+            Manner::Panic => panic!("no way to merge"),
+        }
+    }
+
     fn lease() -> Option<Duration> {
         B::lease()
     }
@@ -272,6 +337,32 @@ impl<B: Breed> Drop for Probe<B> {
     }
 }
 
+fn with_a_hundred_more<P: Purse>(carry: &P) -> P {
+    let mut purse = P::default();
+    purse.add(carry.total() + 100);
+    purse
+}
+
+/// Where a merge, which knows no lab, meets the test that waits for it.
+#[derive(Clone, Default)]
+pub(crate) struct Meeting {
+    pub(crate) begun: CancellationToken,
+    pub(crate) go_on: CancellationToken,
+}
+
+impl Meeting {
+    fn hold(&self) {
+        self.begun.cancel();
+        self.go_on.wait_timeout(LONGEST);
+    }
+}
+
+/// The meeting of this name, which nobody else in this program has.
+pub(crate) fn meeting(name: &str) -> Meeting {
+    static ALL: Mutex<BTreeMap<String, Meeting>> = Mutex::new(BTreeMap::new());
+    ALL.lock().expect("nobody panics in here").entry(name.to_owned()).or_default().clone()
+}
+
 /// What a step asks of the loop around it, which is the one thing that differs between threads and futures.
 enum Next {
     GoOn,
@@ -289,6 +380,7 @@ impl<B: Breed> Probe<B> {
     fn begin(&self, context: &Context<B::Purse>, lab: &Arc<Lab>) -> Visit {
         let visit = lab.enter(Run {
             tag: self.script.tag.clone(),
+            amount: self.script.amount,
             kind: context.kind(),
             job: context.job_id().get(),
             run: context.run_count(),

@@ -107,7 +107,11 @@ impl Server {
                 let version = crate::migration::latest();
                 Reply::Version { version, compatible_from: 1 }
             }
-            Statement::Listen | Statement::Enqueue(_) | Statement::Reserve(_) | Statement::Copy(_) => Reply::Done,
+            Statement::Listen
+            | Statement::Enqueue(_)
+            | Statement::EnqueueKeyed(_)
+            | Statement::Reserve(_)
+            | Statement::Copy(_) => Reply::Done,
         }
     }
 

@@ -27,12 +27,19 @@ const MB: usize = 1_000_000;
 fn lengths(payloads: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut bulk = Bulk::new(payloads.into_iter().map(Text), 100 * MB);
     let mut lengths = Vec::new();
-    while let Some(batch) = bulk.next_batch() {
-        lengths.push(batch.len());
-        assert!(bulk.answered(batch.len(), stored(batch.len())));
+    while let Some(asked) = next_batch(&mut bulk) {
+        lengths.push(asked);
+        bulk.answered([stored(asked)]);
     }
     assert_eq!(bulk.finish().unwrap().len(), lengths.iter().sum::<usize>());
     lengths
+}
+
+/// How many rows are asked for.
+fn next_batch(bulk: &mut Bulk<'static, Text, impl Iterator<Item = Text>>) -> Option<usize> {
+    let requests = bulk.ask()?;
+    let [Request::Enqueue(rows)] = &requests[..] else { panic!("{requests:?}") };
+    Some(rows.len())
 }
 
 fn stored(count: usize) -> Result<Response, Error> {
@@ -52,8 +59,12 @@ fn an_iterator_is_pulled_no_further_than_the_next_batch() {
     let pulled = Cell::new(0);
     let mut bulk = Bulk::new((0..1_000_000).map(|_| Text(2)).inspect(|_| pulled.set(pulled.get() + 1)), MB);
     for nth in 1..=3 {
-        assert_eq!(bulk.next_batch().unwrap().len(), MAX_BATCH);
-        assert_eq!(pulled.get(), nth * MAX_BATCH);
+        assert_eq!(next_batch(&mut bulk), Some(MAX_BATCH));
+        for _ in 0..2 {
+            bulk.look_ahead();
+            assert_eq!(pulled.get(), (nth + 1) * MAX_BATCH);
+        }
+        bulk.answered([stored(MAX_BATCH)]);
     }
 }
 
@@ -61,7 +72,7 @@ fn an_iterator_is_pulled_no_further_than_the_next_batch() {
 fn a_task_that_cannot_be_stored_keeps_its_batch_from_being_stored() {
     for (broken, why) in [(13, "unlucky"), (2 * MB, "at most 1000000")] {
         let mut bulk = Bulk::new([2, 2, broken, 2].map(Text), MB);
-        assert!(bulk.next_batch().is_none());
+        assert!(bulk.ask().is_none());
         let error = bulk.finish().unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Payload, false));
         assert!(error.to_string().contains(why), "{error}");
@@ -73,10 +84,10 @@ fn a_task_that_cannot_be_stored_keeps_its_batch_from_being_stored() {
 fn a_panic_of_the_iterator_is_an_error_that_says_what_is_stored() {
     let tasks = (0..2 * MAX_BATCH).map(|nth| if nth < MAX_BATCH + 5 { Text(2) } else { panic!("no more") });
     let mut bulk = Bulk::new(tasks, MB);
-    let first = bulk.next_batch().unwrap();
-    assert!(bulk.next_batch().is_none());
-    assert!(bulk.answered(first.len(), stored(first.len())));
-    assert!(bulk.next_batch().is_none(), "what has panicked is not asked again");
+    let first = next_batch(&mut bulk).unwrap();
+    bulk.look_ahead();
+    bulk.answered([stored(first)]);
+    assert!(bulk.ask().is_none(), "what has panicked is not asked again");
     let error = bulk.finish().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Partly);
     assert_eq!(error.partial().map(|it| (it.enqueued.len(), it.in_doubt)), Some((MAX_BATCH, 0)));
@@ -89,11 +100,14 @@ fn the_first_failure_counts_and_says_what_is_in_doubt() {
     let fail = |kind| Err(Error::new(kind, "cut"));
     for (kind, in_doubt) in [(ErrorKind::NotEnqueued, 0), (ErrorKind::Unknown, MAX_BATCH)] {
         let mut bulk = Bulk::new((0..3 * MAX_BATCH).map(|nth| Text(if nth == 2 * MAX_BATCH { 13 } else { 2 })), MB);
-        bulk.next_batch().unwrap();
-        bulk.next_batch().unwrap();
-        assert!(bulk.answered(MAX_BATCH, stored(MAX_BATCH)));
-        assert!(bulk.next_batch().is_none(), "the third cannot be written");
-        assert!(!bulk.answered(MAX_BATCH, fail(kind)));
+        bulk.ask().unwrap();
+        bulk.look_ahead();
+        bulk.answered([stored(MAX_BATCH)]);
+        bulk.ask().unwrap();
+        bulk.look_ahead();
+        assert!(bulk.next.is_none(), "the third cannot be written");
+        bulk.answered([fail(kind)]);
+        assert!(bulk.ask().is_none());
         let error = bulk.finish().unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Partly, false));
         assert_eq!(error.partial().map(|it| (it.enqueued.len(), it.in_doubt)), Some((MAX_BATCH, in_doubt)));
@@ -105,8 +119,8 @@ fn the_first_failure_counts_and_says_what_is_in_doubt() {
 #[test]
 fn a_first_batch_that_was_not_stored_can_be_tried_again() {
     let mut bulk = Bulk::new([2].map(Text), MB);
-    bulk.next_batch().unwrap();
-    assert!(!bulk.answered(1, Err(Error::new(ErrorKind::NotEnqueued, "no"))));
+    bulk.ask().unwrap();
+    bulk.answered([Err(Error::new(ErrorKind::NotEnqueued, "no"))]);
     let error = bulk.finish().unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::NotEnqueued, true));
 }

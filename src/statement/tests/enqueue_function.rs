@@ -5,6 +5,7 @@ use std::time::Duration;
 use postgres::fallible_iterator::FallibleIterator;
 
 use super::*;
+use crate::Effect;
 
 /// One round; what is not named has its plainest value.
 #[derive(Clone, Copy)]
@@ -359,4 +360,28 @@ fn a_keyed_enqueue_uses_the_index_of_keys_whatever_the_session_and_the_planner_t
     db.run("BEGIN; SELECT {schema}.enqueue('a', dedup_key => n::text) FROM generate_series(1, 50) n");
     assert_eq!(db.value::<i64>(scans), 0);
     db.run("COMMIT");
+}
+
+#[test]
+fn many_rounds_go_in_one_statement_and_are_answered_in_their_order() {
+    let mut db = Db::new();
+    let row = |key: &str, stance: Option<Stance>| {
+        let job = NewJob { dedup_key: Some(key.into()), payload: json("[2]"), ..job("a") };
+        Arc::new(KeyedJob { job, stance, skip: Vec::new() })
+    };
+    let (id, version) = db.first(Round { delay: 100.0, ..FIRST });
+    let with = Stance { decision: Decision::With(Some(json("3"))), expected: version };
+    let rows = vec![row("m", None), row("k", Some(with)), row("m", None), row("l", None)];
+    let Reply::Keyed(answers) = db.ask(&Statement::EnqueueKeyed(EnqueueKeyed { rows })) else { panic!() };
+    let [inserted, merged, changed, KeyedAnswer::Stored { effect: Effect::Inserted, .. }] = &answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert!(matches!(inserted, KeyedAnswer::Stored { effect: Effect::Inserted, wakes: true, .. }));
+    assert!(
+        matches!(merged, KeyedAnswer::Stored { id: it, effect: Effect::Merged, wakes: true, due_in } if *it == id && *due_in == 0.0)
+    );
+    let KeyedAnswer::Changed(Some(candidate)) = changed else { panic!("{changed:?}") };
+    let found = candidate.found.as_ref().unwrap();
+    assert_eq!((found.payload.as_str(), found.carry.as_deref(), found.run_count), ("[2]", None, 0));
+    assert_eq!(db.job(id).carry.as_deref(), Some("3"));
 }

@@ -32,6 +32,9 @@ fn samples() -> Vec<Statement> {
         Statement::Renew(Renew { worker: worker.clone(), rows: vec![(id, 60.0)] }),
         Statement::Held(Held { worker, runs: vec![id] }),
         enqueue(vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")]),
+        Statement::EnqueueKeyed(EnqueueKeyed {
+            rows: vec![keyed("k", Some(Decision::With(Some(json("1"))))), keyed("l", None)],
+        }),
         Statement::Reserve(1),
         Statement::Copy(CopyJobs {
             jobs: NewJobs::new(vec![NewJob { payload: json(&format!("\"{}\"", "x".repeat(2_000))), ..job("a") }]),
@@ -50,6 +53,11 @@ fn samples_inside() -> Vec<Inside> {
     let id = RunId { job: 1, run: 1 };
     let (note, attachment) = (Some("note".into()), Some(json("[1]")));
     vec![Inside::Complete(Complete { worker: ME.into(), id, note, attachment })]
+}
+
+fn keyed(key: &str, decision: Option<Decision>) -> Arc<KeyedJob> {
+    let stance = decision.map(|decision| Stance { decision, expected: "1".into() });
+    Arc::new(KeyedJob { job: NewJob { dedup_key: Some(key.to_owned()), ..job("a") }, stance, skip: vec![1, 2] })
 }
 
 fn full_settlement(id: RunId) -> Settlement {

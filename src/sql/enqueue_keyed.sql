@@ -1,0 +1,16 @@
+-- enqueue_keyed: one round of an enqueue for each of several jobs with dedup keys; what a round is stands with the function.
+--   $1 kinds text[]  $2 priorities smallint[]  $3 payloads json[]
+--   $4 delays float8[] seconds  $5 due_ats timestamptz[] (not NULL: instead of the delay)  $6 dedup_keys text[]
+--   $7 decisions text[] (NULL: none yet)  $8 expected text[] (NULL: nobody)  $9 carries json[]
+--   $10 skips text[]       each the text of a bigint[]
+-- Rows: the function's, one per job, in the order of the input.
+-- Locks: those of the function, to the end of the statement; never waits, so there are no cycles.
+-- Index: the function's.
+SELECT e.*
+FROM unnest($1::text[], $2::smallint[], $3::json[], $4::float8[], $5::timestamptz[], $6::text[], $7::text[], $8::text[],
+            $9::json[], $10::text[])
+  WITH ORDINALITY t (kind, priority, payload, delay, due_at, dedup_key, decision, expected, carry, skip, nth)
+CROSS JOIN LATERAL {schema}.enqueue_keyed(
+  t.kind, t.payload, t.priority, t.delay, t.due_at, t.dedup_key, t.decision, t.expected, t.carry, t.skip::bigint[],
+  false, false) e
+ORDER BY t.nth
