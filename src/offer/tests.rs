@@ -1,5 +1,7 @@
 //! The conversation against a queue of one key, without a server.
 
+mod story;
+
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};

@@ -175,7 +175,7 @@
 //! | the caller learns which job stands for its task, and how | `each_way_of_merging_leaves_what_it_says` |
 //! | atomic: any number of first enqueues at once leave one job | `twenty_first_enqueues_of_a_key_leave_one_job`, `two_hundred_first_enqueues_of_a_key_leave_one_job`, `statement::twenty_sessions_that_enqueue_one_key_for_the_first_time_leave_one_job` |
 //! | no deadlock, also in bulk | `many_keys_in_opposite_orders_end_in_one_job_for_each`, `jobs_that_are_stored_together_merge_in_their_order` |
-//! | optimistic: a decision about a job that has changed is made anew | `a_merge_while_the_job_runs_and_pauses_loses_nothing`, `sixteen_producers_and_four_workers_count_exactly`, `statement::a_round_that_finds_what_it_did_not_expect_writes_nothing_and_shows_it` |
+//! | optimistic: a decision about a job that has changed is made anew | `a_merge_while_the_job_runs_and_pauses_loses_nothing`, `sixteen_producers_and_four_workers_count_exactly`, `offer::whatever_the_order_of_events_each_amount_is_counted_once`, `statement::a_round_that_finds_what_it_did_not_expect_writes_nothing_and_shows_it` |
 //! | … and given up after many times | `offer::a_job_that_changes_all_the_time_is_given_up` |
 //! | a panic is the caller's error | `a_panic_in_merge_is_its_callers_error_and_nobody_elses` |
 //! | a job that this code cannot read is left alone, and blocks nobody | `a_pending_job_that_cannot_be_read_is_left_alone_and_blocks_nobody` |
