@@ -25,44 +25,36 @@
 mod case;
 #[path = "../tests/cluster/mod.rs"]
 mod cluster;
-#[expect(dead_code, reason = "another bench reads the server's own process times")]
-#[path = "support/server.rs"]
-mod server;
+mod support;
 #[path = "enqueue/table.rs"]
 mod table;
 #[path = "enqueue/ways.rs"]
 mod ways;
 
-use std::env;
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use case::{Settings, Way};
-use server::Server;
+use support::Result;
+use support::options::Options;
+use support::output::Head;
+use support::server::Server;
 use table::Table;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// A round that would probably end later than this is not begun.
 const AT_MOST: Duration = Duration::from_secs(150);
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("enqueue: {error} ({error:?})");
-            ExitCode::FAILURE
-        }
-    }
+    support::exit("enqueue", run())
 }
 
 fn run() -> Result<()> {
-    let settings = Settings::new(env::args().skip(1), |name| env::var(name).ok())?;
+    let settings = Settings::new(&Options::new())?;
     let server = Server::start()?;
+    let head = Head::print("enqueue", &server, settings.json())?;
     let mut client = server.connect()?;
     let _listener = ways::prepare(&server, &settings)?;
-    let mut table = Table::new(&mut client, &settings)?;
+    let mut table = Table::new(&settings);
     let began = Instant::now();
     for round in 0..settings.rounds {
         let round_began = Instant::now();
@@ -82,6 +74,5 @@ fn run() -> Result<()> {
             break;
         }
     }
-    table.print();
-    Ok(())
+    head.finish(&table.print())
 }

@@ -1,4 +1,4 @@
-//! The figures behind the worker model: shares of the priorities, waiting, leases, and exactness over processes.
+//! The figures behind the worker model: shares of the priorities, leases, and exactness over processes.
 //!
 //! ```sh
 //! scripts/figures
@@ -17,38 +17,26 @@
 mod cluster;
 #[path = "figures/exactness.rs"]
 mod exactness;
-#[path = "figures/front.rs"]
-mod front;
-#[expect(dead_code, reason = "another bench reads the server's own process times")]
-#[path = "support/server.rs"]
-mod server;
-#[path = "figures/waiting.rs"]
-mod waiting;
+mod support;
 
 use std::env;
-use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use venturi::Priority;
 
-use front::{Front, Lab, Spec, Tick};
-use server::Server;
-
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+use support::Result;
+use support::front::{self, Front, Lab, Spec, Tick};
+use support::server::Server;
 
 fn main() -> ExitCode {
-    let done = match env::args().nth(1).as_deref() {
-        Some("--worker") => exactness::serve(env::args().skip(2)),
-        _ => report(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("figures: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    support::exit(
+        "figures",
+        match env::args().nth(1).as_deref() {
+            Some("--worker") => exactness::serve(env::args().skip(2)),
+            _ => report(),
+        },
+    )
 }
 
 fn report() -> Result<()> {
@@ -58,7 +46,6 @@ fn report() -> Result<()> {
         for concurrency in [1, 16] {
             shares(&server, front, concurrency)?;
         }
-        waiting::report(&server, front)?;
         leases(&server, front)?;
         for processes in [2, 4] {
             exactness::report(&server, front, processes)?;
@@ -70,7 +57,7 @@ fn report() -> Result<()> {
 /// With all tiers backlogged: which part of 1,600 claims each of them gets, and when it gets its first.
 fn shares(server: &Server, front: Front, concurrency: usize) -> Result<()> {
     const CLAIMS: usize = 1_600;
-    let database = front::database(server, "shares")?;
+    let database = server.queue("figures_shares")?;
     let queue = venturi::blocking::Queue::connect(&database)?;
     let tiers = [Priority::High, Priority::Normal, Priority::Low];
     for tier in tiers {
@@ -93,7 +80,7 @@ fn shares(server: &Server, front: Front, concurrency: usize) -> Result<()> {
 
 /// A run of ten seconds under a lease of three, beside a peer that would take the job.
 fn leases(server: &Server, front: Front) -> Result<()> {
-    let database = front::database(server, "leases")?;
+    let database = server.queue("figures_leases")?;
     let queue = venturi::blocking::Queue::connect(&database)?;
     let lab = Lab::new();
     let spec = Spec { lease: Some(Duration::from_secs(3)), ..Spec::default() };

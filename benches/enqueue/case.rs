@@ -1,6 +1,9 @@
 //! What is measured, and how often.
 
-use crate::Result;
+use serde_json::{Value, json};
+
+use crate::support::Result;
+use crate::support::options::Options;
 
 pub(crate) const PAYLOAD: usize = 185;
 
@@ -35,18 +38,18 @@ pub(crate) enum Way {
 }
 
 impl Settings {
-    /// From `ROUNDS` and `FINISHED`, and a filter. Options, which are cargo's, are not for us.
-    pub(crate) fn new(words: impl Iterator<Item = String>, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        let (options, words): (Vec<String>, Vec<String>) = words.partition(|word| word.starts_with('-'));
-        let trial = !options.iter().any(|option| option == "--bench");
-        let number = |name, usual| variable(name).map_or(Ok(usual), |text| text.replace('_', "").parse::<usize>());
-        let (rounds, finished) = if trial { (1, 1_000) } else { (7, 1_000_000) };
+    /// From `ROUNDS` and `FINISHED`, and a filter.
+    pub(crate) fn new(options: &Options) -> Result<Self> {
         Ok(Self {
-            rounds: number("ROUNDS", rounds)?,
-            finished: number("FINISHED", finished)?,
-            trial,
-            filter: words.into_iter().next().unwrap_or_default(),
+            rounds: options.count("ROUNDS", 7, 1)?,
+            finished: options.count("FINISHED", 1_000_000, 1_000)?,
+            trial: options.trial,
+            filter: options.filter.clone(),
         })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({ "rounds": self.rounds, "finished": self.finished, "payload_bytes": PAYLOAD })
     }
 
     /// In the order of a round.

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use venturi::{Database, Task, r#async, blocking};
 
-use crate::Result;
 use crate::case::{Case, PAYLOAD, Settings, Way};
-use crate::server::Server;
+use crate::support::Result;
+use crate::support::server::Server;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Nothing {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use venturi::Database;
 
-use crate::Result;
-use crate::front::{self, Front, Lab, Spec, Tick};
-use crate::server::Server;
+use crate::support::Result;
+use crate::support::front::{self, Front, Lab, Spec, Tick};
+use crate::support::server::Server;
 
 const JOBS: usize = 2_000;
 
@@ -26,7 +26,7 @@ pub(crate) fn serve(mut words: impl Iterator<Item = String>) -> Result<()> {
 
 /// Jobs that fail never, once or twice, shared by processes of eight slots.
 pub(crate) fn report(server: &Server, front: Front, processes: usize) -> Result<()> {
-    let database = front::database(server, "exact")?;
+    let database = server.queue("figures_exact")?;
     let queue = venturi::blocking::Queue::connect(&database)?;
     queue.enqueue_many((0..JOBS).map(|nth| Tick { nap_ms: 0, failures: u32::try_from(nth % 3).unwrap_or(0) }))?;
     let began = Instant::now();

@@ -1,47 +1,38 @@
-//! What the bench is made of.
+//! What the benches share.
+#![allow(dead_code, reason = "each bench uses a part of it")]
 
-pub(crate) mod fronts;
+pub(crate) mod front;
 pub(crate) mod meter;
+pub(crate) mod numbers;
+pub(crate) mod options;
+pub(crate) mod output;
+pub(crate) mod process;
 pub(crate) mod reference;
 pub(crate) mod server;
-pub(crate) mod settings;
-pub(crate) mod table;
-pub(crate) mod tally;
+pub(crate) mod session;
 
 use std::error::Error;
-
-use meter::{Measured, Meter};
-use server::Server;
-use settings::{Case, Who};
-use tally::Tally;
+use std::process::ExitCode;
+use std::thread;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// One case, once: fill, drain under measurement, check, clean up.
-pub(crate) fn measure(server: &Server, meter: &mut Meter, case: Case, jobs: usize) -> Result<Measured> {
-    match case.who {
-        Who::Reference => reference::fill(server, jobs)?,
-        Who::Blocking | Who::Async => fronts::fill(server, jobs)?,
-    }
-    meter.tidy_up(case.schema())?;
-    let before = meter.read()?;
-    let tally = Tally::new(jobs);
-    match case.who {
-        Who::Reference => reference::drain(server, case, &tally)?,
-        Who::Blocking => fronts::drain_blocking(server, case, &tally)?,
-        Who::Async => fronts::drain_async(server, case, &tally)?,
-    }
-    let times = tally.times()?;
-    let after = meter.read()?;
-    let done = match case.who {
-        Who::Reference => meter.count("SELECT count(*) FROM throughput_reference.jobs WHERE status = 'done'")?,
-        _ => {
-            meter.count("SELECT count(*) FROM throughput_venturi.jobs WHERE status = 'completed' AND run_count = 1")?
+/// What `main` answers.
+pub(crate) fn exit(bench: &str, done: Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{bench}: {error} ({error:?})");
+            ExitCode::FAILURE
         }
-    };
-    if done != jobs {
-        return Err(format!("{done} jobs are done, not {jobs}: {case:?}").into());
     }
-    meter.drop_schema(case.schema())?;
-    Ok(Measured::new(case, jobs, times, &before, &after))
+}
+
+/// Does `work` on so many threads at once, each told its number, and returns when all have done it.
+pub(crate) fn each_on_a_thread<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..count).map(|nth| scope.spawn(move || work(nth))).collect();
+        threads.into_iter().map(|thread| thread.join().map_err(|_| "a measured thread panicked")?).collect()
+    })
 }

@@ -1,23 +1,25 @@
-//! What one would write by hand for speed: one table, batches, prepared statements, nothing else.
+//! What one would write by hand for speed: one table, prepared statements, nothing else.
 //!
 //! It keeps finished jobs, as the queue does, and has a lease that somebody could act upon. It has no retries, no
-//! journal, no notifications, no shutdown, and it loses a whole batch to one bad row.
+//! journal, no shutdown, and it loses a whole batch to one bad row.
 
-use postgres::Client;
 use postgres::types::Json;
+use postgres::{Client, Statement};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::Result;
-use super::fronts::{Nothing, each_on_a_thread};
 use super::server::Server;
-use super::settings::Case;
-use super::tally::Tally;
+use super::session;
 
-pub(crate) const SCHEMA: &str = "throughput_reference";
+pub(crate) const SCHEMA: &str = "reference";
+/// Where [`Reference::insert`] tells of new jobs, if it does.
+pub(crate) const CHANNEL: &str = "reference";
+const KIND: &str = "nothing";
 
 const TABLE: &str = "
-DROP SCHEMA IF EXISTS throughput_reference CASCADE;
-CREATE SCHEMA throughput_reference;
-CREATE TABLE throughput_reference.jobs (
+CREATE SCHEMA reference;
+CREATE TABLE reference.jobs (
   id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind             text        NOT NULL,
   priority         smallint    NOT NULL DEFAULT 1,
@@ -28,14 +30,14 @@ CREATE TABLE throughput_reference.jobs (
   claimed_by       text,
   claim_expires_at timestamptz,
   finished_at      timestamptz);
-CREATE INDEX ON throughput_reference.jobs (kind, priority, id) WHERE status = 'pending';";
+CREATE INDEX ON reference.jobs (kind, priority, id) WHERE status = 'pending';";
 
 /// By priority and age; the order also keeps the planner on the partial index, away from the finished jobs.
 const CLAIM: &str = "
-UPDATE throughput_reference.jobs SET
+UPDATE reference.jobs SET
   status = 'claimed', claimed_by = $1, claim_expires_at = now() + interval '15 min', run_count = run_count + 1
 WHERE id = ANY (ARRAY(
-  SELECT id FROM throughput_reference.jobs
+  SELECT id FROM reference.jobs
   WHERE status = 'pending' AND kind = $2
   ORDER BY priority, id
   LIMIT $3
@@ -43,49 +45,66 @@ WHERE id = ANY (ARRAY(
 RETURNING id, payload";
 
 const SETTLE: &str = "
-UPDATE throughput_reference.jobs SET status = 'done', finished_at = now()
+UPDATE reference.jobs SET status = 'done', finished_at = now()
 WHERE id = ANY ($1) AND claimed_by = $2";
 
-/// The planner settings of the queue's own connections.
-const SESSION: &str = "
-SET plan_cache_mode = force_generic_plan;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-SET jit = off;";
+const INSERT: &str = "INSERT INTO reference.jobs (kind, payload) VALUES ($1, $2) RETURNING id";
 
-const KIND: &str = "nothing";
+const INSERT_AND_NOTIFY: &str = "
+WITH new AS (INSERT INTO reference.jobs (kind, payload) VALUES ($1, $2) RETURNING id)
+SELECT id, pg_notify('reference', '') FROM new";
 
-pub(crate) fn fill(server: &Server, jobs: usize) -> Result<()> {
-    let mut client = server.connect()?;
-    client.batch_execute(TABLE)?;
-    let sql = "INSERT INTO throughput_reference.jobs (kind, payload) SELECT $1, $2 FROM generate_series(1, $3)";
-    client.execute(sql, &[&KIND, &Json(Nothing::new()), &i32::try_from(jobs)?])?;
+/// An empty table.
+pub(crate) fn create(server: &Server) -> Result<()> {
+    server.drop_schema(SCHEMA)?;
+    Ok(server.connect()?.batch_execute(TABLE)?)
+}
+
+/// A filled table.
+pub(crate) fn fill(server: &Server, jobs: usize, payload: &(impl Serialize + Sync + std::fmt::Debug)) -> Result<()> {
+    create(server)?;
+    let sql = "INSERT INTO reference.jobs (kind, payload) SELECT $1, $2 FROM generate_series(1, $3)";
+    server.connect()?.execute(sql, &[&KIND, &Json(payload), &i32::try_from(jobs)?])?;
     Ok(())
 }
 
-pub(crate) fn drain(server: &Server, case: Case, tally: &Tally) -> Result<()> {
-    each_on_a_thread(case.connections, || drain_one(server.connect()?, case.concurrency, tally))
+/// One connection of it.
+pub(crate) struct Reference {
+    pub(crate) client: Client,
+    claim: Statement,
+    settle: Statement,
+    insert: Statement,
+    insert_and_notify: Statement,
+    me: String,
 }
 
-fn drain_one(mut client: Client, at_once: usize, tally: &Tally) -> Result<()> {
-    client.batch_execute(SESSION)?;
-    let (claim, settle) = (client.prepare(CLAIM)?, client.prepare(SETTLE)?);
-    let me = format!("{:?}", std::thread::current().id());
-    let limit = i64::try_from(at_once)?;
-    loop {
-        let rows = client.query(&claim, &[&me, &KIND, &limit])?;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let mut ids: Vec<i64> = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let Json(job) = row.try_get::<_, Json<Nothing>>(1)?;
-            std::hint::black_box(job);
-            ids.push(row.try_get(0)?);
-            tally.count();
-        }
-        client.execute(&settle, &[&ids, &me])?;
+impl Reference {
+    pub(crate) fn connect(server: &Server) -> Result<Self> {
+        let mut client = session::open(server)?;
+        Ok(Self {
+            claim: client.prepare(CLAIM)?,
+            settle: client.prepare(SETTLE)?,
+            insert: client.prepare(INSERT)?,
+            insert_and_notify: client.prepare(INSERT_AND_NOTIFY)?,
+            me: format!("{:?}", std::thread::current().id()),
+            client,
+        })
+    }
+
+    /// Takes up to `most` jobs.
+    pub(crate) fn claim<T: DeserializeOwned>(&mut self, most: usize) -> Result<Vec<(i64, T)>> {
+        let rows = self.client.query(&self.claim, &[&self.me, &KIND, &i64::try_from(most)?])?;
+        let read = |row: &postgres::Row| Ok((row.try_get(0)?, row.try_get::<_, Json<T>>(1)?.0));
+        rows.iter().map(read).collect()
+    }
+
+    pub(crate) fn settle(&mut self, ids: &[i64]) -> Result<()> {
+        self.client.execute(&self.settle, &[&ids, &self.me])?;
+        Ok(())
+    }
+
+    pub(crate) fn insert(&mut self, payload: &(impl Serialize + Sync + std::fmt::Debug), notify: bool) -> Result<i64> {
+        let sql = if notify { &self.insert_and_notify } else { &self.insert };
+        Ok(self.client.query_one(sql, &[&KIND, &Json(payload)])?.try_get(0)?)
     }
 }

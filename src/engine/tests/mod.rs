@@ -6,6 +6,7 @@ mod claiming;
 mod contract;
 mod contract_threads;
 mod contract_trouble;
+mod measuring;
 mod reliability;
 mod server;
 mod settling;

@@ -1,16 +1,16 @@
-//! One task, and a worker of either front-end that runs it.
+//! One task, and a worker and a queue of either front-end for it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use futures_lite::future::block_on;
 use serde::{Deserialize, Serialize};
 use venturi::{
-    Backoff, CancellationToken, Context, Database, Error, Outcome, Priority, ShutdownReport, Task, TaskError,
+    Backoff, CancellationToken, Context, Database, Error, Outcome, Priority, ShutdownReport, Submit, Task, TaskError,
 };
 
-use crate::Result;
-use crate::server::Server;
+use super::Result;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -20,6 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Tick {
     pub(crate) nap_ms: u64,
     pub(crate) failures: u32,
+}
+
+/// The same, of a kind that no worker here runs.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Foreign;
+
+impl Task for Foreign {
+    const KIND: &'static str = "foreign";
+    type Carry = ();
 }
 
 impl Task for Tick {
@@ -75,7 +84,11 @@ impl Lab {
     }
 
     fn start(&self, context: &Context<()>) {
-        let start = Start { at: Instant::now(), job: context.job_id().get(), priority: context.priority() };
+        self.note(context.job_id().get(), context.priority());
+    }
+
+    pub(crate) fn note(&self, job: i64, priority: Priority) {
+        let start = Start { at: Instant::now(), job, priority };
         self.starts.lock().unwrap_or_else(PoisonError::into_inner).push(start);
         self.noted.notify_all();
     }
@@ -135,6 +148,13 @@ impl Front {
         }
     }
 
+    pub(crate) fn queue(self, database: &Database) -> Result<Producer> {
+        Ok(match self {
+            Self::Blocking => Producer::Blocking(venturi::blocking::Queue::connect(database)?),
+            Self::Async => Producer::Async(block_on(venturi::r#async::Queue::connect(database))?),
+        })
+    }
+
     /// Runs a worker on a thread of its own.
     pub(crate) fn start(self, database: &Database, lab: &Arc<Lab>, spec: Spec) -> Result<Running> {
         let shutdown = CancellationToken::new();
@@ -151,20 +171,27 @@ impl Front {
                 let builder = venturi::r#async::Worker::builder(lab).database(database).register::<Tick>();
                 let worker =
                     builder.concurrency(spec.concurrency).poll_max(spec.poll_max).lease(lease).jitter(0.0).build()?;
-                thread::spawn(move || futures_lite::future::block_on(worker.run(told)))
+                thread::spawn(move || block_on(worker.run(told)))
             }
         };
         Ok(Running { shutdown, thread })
     }
 }
 
-/// An empty queue in a schema of this name.
-pub(crate) fn database(server: &Server, name: &str) -> Result<Database> {
-    let schema = format!("figures_{name}");
-    server.connect()?.batch_execute(&format!("DROP SCHEMA IF EXISTS {schema} CASCADE"))?;
-    let database = Database::new(&server.dsn)?.schema(&schema)?;
-    venturi::blocking::migrate(&database)?;
-    Ok(database)
+/// A queue of one front-end.
+pub(crate) enum Producer {
+    Blocking(venturi::blocking::Queue),
+    Async(venturi::r#async::Queue),
+}
+
+impl Producer {
+    pub(crate) fn enqueue<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Result<i64> {
+        let enqueued = match self {
+            Self::Blocking(queue) => queue.enqueue(task),
+            Self::Async(queue) => block_on(queue.enqueue(task)),
+        };
+        Ok(enqueued?.id.get())
+    }
 }
 
 /// Asks again until there is an answer.

@@ -1,0 +1,116 @@
+//! What is measured, and how often.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::drain::PAYLOAD;
+use crate::support::Result;
+use crate::support::options::Options;
+
+/// A round that would probably end later than this is not begun.
+const AT_MOST_SECONDS: usize = 300;
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// In a drain at 64 slots and more; fewer where a job takes longer.
+    jobs: usize,
+    pub(crate) rounds: usize,
+    concurrency: Vec<usize>,
+    processes: Vec<usize>,
+    pub(crate) at_most: Duration,
+    filter: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Reference,
+    Blocking,
+    Async,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    pub(crate) who: Who,
+    /// Jobs taken at once on each connection.
+    pub(crate) concurrency: usize,
+    /// Connections of the reference, which is one process; processes with one worker each of a front-end.
+    pub(crate) count: usize,
+}
+
+impl Settings {
+    pub(crate) fn new(options: &Options) -> Result<Self> {
+        let seconds = options.count("SECONDS", AT_MOST_SECONDS, AT_MOST_SECONDS)?;
+        Ok(Self {
+            jobs: options.count("JOBS", 20_000, 1_000)?,
+            rounds: options.count("ROUNDS", 3, 1)?,
+            concurrency: options.counts("CONCURRENCY", &[1, 16, 64, 256], &[16])?,
+            processes: options.counts("PROCESSES", &[1, 2], &[1, 2])?,
+            at_most: Duration::from_secs(seconds.try_into()?),
+            filter: options.filter.clone(),
+        })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "jobs": self.jobs, "rounds": self.rounds, "concurrency": self.concurrency, "processes": self.processes,
+            "payload_bytes": PAYLOAD,
+        })
+    }
+
+    /// In the order of a round. What is compared is measured side by side.
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let mut cases = vec![Case::SINGLE, Case::BATCHED];
+        for concurrency in self.concurrency.iter().copied() {
+            for count in self.processes.iter().copied() {
+                cases.extend(Who::ALL.map(|who| Case { who, concurrency, count }));
+            }
+        }
+        cases.retain(|case| case.name().contains(&self.filter));
+        cases
+    }
+
+    pub(crate) fn jobs(&self, case: Case) -> usize {
+        // One job a flight takes ten times as long as many do.
+        let part = match (case.concurrency, case.count) {
+            (1, 1..4) => 10,
+            (1, _) => 5,
+            (2..64, _) => 2,
+            _ => 1,
+        };
+        self.jobs.div_ceil(part)
+    }
+}
+
+impl Case {
+    /// What most people write: a job at a time, on sixteen connections.
+    pub(crate) const SINGLE: Self = Self { who: Who::Reference, concurrency: 1, count: 16 };
+    /// What those write who want it fast.
+    pub(crate) const BATCHED: Self = Self { who: Who::Reference, concurrency: 256, count: 4 };
+
+    /// As in `async/256/1`: who, how many at once, and on how many connections or in how many processes.
+    pub(crate) fn name(self) -> String {
+        format!("{}/{}/{}", self.who.name(), self.concurrency, self.count)
+    }
+
+    /// The reference that takes as many jobs at once on as many connections.
+    pub(crate) fn same(self) -> Self {
+        Self { who: Who::Reference, ..self }
+    }
+
+    pub(crate) fn processes(self) -> usize {
+        if self.who == Who::Reference { 1 } else { self.count }
+    }
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 3] = [Self::Reference, Self::Blocking, Self::Async];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Blocking => "blocking",
+            Self::Async => "async",
+        }
+    }
+}
