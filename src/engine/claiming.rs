@@ -63,6 +63,8 @@ pub(super) struct Claiming {
     paused_until: Option<Instant>,
     next_poll: Instant,
     next_due: Option<Instant>,
+    /// Of what was told since the question was sent that is being answered: its answer cannot know of it.
+    told_due: Option<Instant>,
     next_expiry: Option<Instant>,
     promote: bool,
     promotion: Pass,
@@ -129,6 +131,7 @@ impl Claiming {
             paused_until: None,
             next_poll: later(now, rules.config.poll_max),
             next_due: None,
+            told_due: None,
             next_expiry: None,
             promote: true,
             promotion: Pass::default(),
@@ -159,7 +162,13 @@ impl Claiming {
     /// A job of a registered kind will be due at `at`.
     pub(super) fn due_at(&mut self, at: Instant) {
         self.next_due = sooner(self.next_due, Some(at));
+        self.told_due = sooner(self.told_due, Some(at));
         self.promotion.unbounded_next = true;
+    }
+
+    /// The server has said when the next job is due.
+    fn know_due(&mut self, now: Instant, answer: Option<f64>) {
+        self.next_due = sooner(self.told_due, answer.map(|due| later(now, seconds(due))));
     }
 
     pub(super) fn hold_recovery(&mut self, until: Instant) {
@@ -206,6 +215,7 @@ impl Claiming {
         }
         past(&mut self.paused_until);
         past(&mut self.recovery_held_until);
+        past(&mut self.told_due);
         if past(&mut self.next_due) {
             self.promote = true;
         }
@@ -271,6 +281,7 @@ impl Engine {
             return None;
         }
         c.promote = false;
+        c.told_due = None;
         Some(c.promotion.look_back(now))
     }
 
@@ -293,6 +304,7 @@ impl Engine {
             return None;
         }
         self.claiming.survey = false;
+        self.claiming.told_due = None;
         self.claiming.next_poll = later(now, self.rules.config.poll_max);
         Some(self.claiming.stale_pass.peek_look_back(now))
     }
@@ -438,7 +450,7 @@ impl Engine {
     pub(super) fn surveyed(&mut self, now: Instant, reply: &SurveyReply) {
         let shortest = self.rules.kinds.iter().map(|rule| rule.lease).min();
         let c = &mut self.claiming;
-        c.next_due = reply.next_due.map(|due| later(now, seconds(due)));
+        c.know_due(now, reply.next_due);
         // A claim made after this survey cannot run out before the shortest lease has passed.
         let known = reply.next_expiry.map(seconds);
         c.next_expiry = known.into_iter().chain(shortest).min().map(|expiry| later(now, expiry + EXPIRY_MARGIN));
@@ -455,7 +467,7 @@ impl Engine {
 
     pub(super) fn promoted(&mut self, now: Instant, promoted: u64, more_due: bool, next_due: Option<f64>) {
         let c = &mut self.claiming;
-        c.next_due = next_due.map(|due| later(now, seconds(due)));
+        c.know_due(now, next_due);
         if more_due {
             c.promotion.unbounded_next = true;
             if promoted > 0 {

@@ -67,7 +67,7 @@
 //! | each write that makes a job claimable notifies | `each_write_that_makes_a_job_claimable_notifies`, `what_one_worker_puts_back_another_takes_at_once` |
 //! | for later work when it is written, not when it is due | `each_write_that_makes_a_job_claimable_notifies` |
 //! | which makes the others reckon anew when to wake | `jobs_for_later_keep_nobody_waiting_and_come_in_their_time` |
-//! | the nearest due job wakes the loop exactly then | `a_delayed_job_starts_when_it_is_due_and_needs_no_poll`, `engine::a_delayed_job_starts_when_it_is_due_without_a_poll` |
+//! | the nearest due job wakes the loop exactly then | `a_delayed_job_starts_when_it_is_due_and_needs_no_poll`, `engine::a_delayed_job_starts_when_it_is_due_without_a_poll`, `engine::a_job_for_later_is_not_forgotten_for_an_answer_that_is_older_than_its_notification` |
 //! | looking it up is cheap | `statement::hot_statements_use_their_indexes_on_ten_thousand_rows_analysed_or_not`, `engine::an_idle_worker_asks_at_most_three_times_in_poll_max` |
 //! | a lost notification costs at most `poll_max` | `a_job_that_nobody_was_told_of_is_found_by_the_next_poll`, `engine::a_lost_notification_delays_a_job_by_at_most_poll_max` |
 //! | (DESIGN) a foreign kind's notification costs nothing | `a_kind_that_nobody_here_runs_wakes_nobody`, `engine::a_notification_starts_a_job_at_once_and_a_foreign_one_costs_nothing` |

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::world::{Behaviour, World, config, kind, ms};
 use crate::Priority;
+use crate::engine::Input;
 use crate::registry::KindRule;
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -244,4 +245,28 @@ fn by_default_a_worker_waits_half_a_minute_for_a_poll_and_for_its_handlers() {
     let (took, report) = world.stop(node, S(60));
     assert!(took >= S(30) && took <= S(31), "{took:?}");
     assert_eq!(report.released, 1);
+}
+
+#[test]
+fn a_job_for_later_is_not_forgotten_for_an_answer_that_is_older_than_its_notification() {
+    for question in ["survey", "promote"] {
+        let mut world = World::new(1);
+        let mut patient = config(4);
+        patient.poll_max = S(60);
+        let node = world.add(patient, vec![kind("a")]);
+        world.run_until(S(5));
+        // Due in time to be asked about before the poll, which asks by a survey.
+        let early = if question == "promote" { S(2) } else { S(600) };
+        world.enqueue("a", Priority::Normal, early);
+        let asked = |world: &World| world.nodes[node].statements.iter().filter(|(_, name)| *name == question).count();
+        let before = asked(&world);
+        assert!(world.run_while(S(70), |world| asked(world) == before), "{question}");
+        // The server has answered, and the answer is on its way.
+        let sent = world.time;
+        world.run_until(sent + Duration::from_micros(300));
+        let job = world.server.enqueue("a", Priority::Normal, S(1));
+        world.tell(node, Input::Notified(crate::notification::encode(&["a"], S(1))));
+        world.run_until(sent + S(2));
+        assert!(world.server.finished.contains_key(&job), "{question}");
+    }
 }
