@@ -6,15 +6,18 @@ use std::slice;
 
 use async_channel::{Receiver, Sender};
 use futures_lite::future::yield_now;
+use tokio_postgres::GenericClient;
 
 use crate::error::{Error, ErrorKind};
 use crate::knobs::random_seed;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
+use crate::visit::Entrance;
 use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
 
 use super::arrivals::{Arrival, Arrivals};
 use super::thread::{self, now};
 use super::wire::{self, Wire};
+use super::within;
 
 /// Enqueues jobs, over one connection that a thread of its own keeps.
 ///
@@ -24,6 +27,7 @@ use super::wire::{self, Wire};
 #[derive(Clone)]
 pub struct Queue {
     calls: Sender<Call>,
+    entrance: Entrance,
     rules: Rules,
 }
 
@@ -46,6 +50,7 @@ impl QueueBuilder {
     /// Dropped at any time, it closes the connection and leaves nothing behind.
     pub async fn connect(self) -> Result<Queue, Error> {
         let Self { database, rules } = self;
+        let entrance = Entrance::new(&database, rules);
         // Not bounded: each caller waits for its answer, and the producer refuses what is too much.
         let (calls, inbox) = async_channel::unbounded();
         let make = move || {
@@ -54,7 +59,7 @@ impl QueueBuilder {
             Driver { producer, wire, arrivals: Arrivals::new(inbox), calls: 0, answers: HashMap::new() }.run()
         };
         thread::start("venturi-queue", make, drop)?;
-        let queue = Queue { calls, rules };
+        let queue = Queue { calls, entrance, rules };
         queue.call(Request::Probe).await?;
         Ok(queue)
     }
@@ -183,6 +188,86 @@ impl Queue {
             yield_now().await;
         }
         bulk
+    }
+
+    /// Stores one job over a client of the application's, as part of its transaction if it is in one.
+    ///
+    /// The job is there when the transaction commits, and waiting workers are woken by the commit; rolled back, it has
+    /// never been. The queue's own connection has no part in it. The client may be a `Client`, a `Transaction`, or what a
+    /// pool's guard derefs to (`&mut **guard`). The schema has to be in the client's database, and the client's user needs
+    /// the rights of a producer there.
+    ///
+    /// A task without a dedup key takes one statement. One with a key takes a savepoint (a transaction, where there is
+    /// none) and needs READ COMMITTED; the key stays locked to the end of the transaction, so let that be soon, and take
+    /// several keys in the same order everywhere: in one call of [`enqueue_many_with`](Self::enqueue_many_with) they are.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct SendReceipt { order: i64 }
+    /// # impl venturi::Task for SendReceipt { const KIND: &'static str = "send_receipt"; type Carry = (); }
+    /// # async fn order(
+    /// #     queue: &venturi::r#async::Queue, client: &mut tokio_postgres::Client,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = client.transaction().await?;
+    /// let order = transaction.query_one("INSERT INTO customer_order DEFAULT VALUES RETURNING id", &[]).await?.get(0);
+    /// queue.enqueue_with(&mut transaction, SendReceipt { order }).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Payload`] when the task cannot be written, [`ErrorKind::Merge`] when its `merge` panics: nothing was
+    /// sent. [`ErrorKind::Isolation`] when the task has a key and the transaction is not READ COMMITTED.
+    /// [`ErrorKind::Conflict`] when another transaction keeps the key for 5 seconds (or the session's `lock_timeout`), or
+    /// both wait for each other: roll back, and do the whole transaction again. [`ErrorKind::SchemaMissing`],
+    /// [`ErrorKind::SchemaTooOld`] and others as the server refuses it. Of a task with a key, nothing stays behind and the
+    /// transaction can go on; without one, it is as after any failed statement.
+    ///
+    /// # Cancellation
+    /// Dropped before it is first polled, the future has done nothing. Dropped later, the job may or may not be part of
+    /// the transaction, and a savepoint may be open in it; roll it back. Outside of one it may or may not be enqueued.
+    ///
+    /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
+    /// [`ErrorKind::Merge`]: crate::ErrorKind::Merge
+    /// [`ErrorKind::Isolation`]: crate::ErrorKind::Isolation
+    /// [`ErrorKind::Conflict`]: crate::ErrorKind::Conflict
+    /// [`ErrorKind::SchemaMissing`]: crate::ErrorKind::SchemaMissing
+    /// [`ErrorKind::SchemaTooOld`]: crate::ErrorKind::SchemaTooOld
+    pub async fn enqueue_with<'a, T: Task>(
+        &self,
+        client: &mut (impl GenericClient + Send + Sync),
+        task: impl Into<Submit<'a, T>>,
+    ) -> Result<Enqueued, Error> {
+        let mut visit = self.entrance.visit([task]);
+        let savepoint = visit.has_key();
+        within::enqueue(client, self.entrance.texts(), &mut visit, savepoint).await?;
+        visit.finish_one()
+    }
+
+    /// As [`enqueue_with`](Self::enqueue_with), for any number of tasks: all are stored, or none.
+    ///
+    /// The results are in the order of the tasks. It takes a savepoint, or a transaction where there is none, and keys in
+    /// their order. When it fails, nothing stays behind and the transaction can go on.
+    ///
+    /// # Errors
+    /// As [`enqueue_with`](Self::enqueue_with).
+    ///
+    /// # Cancellation
+    /// As [`enqueue_with`](Self::enqueue_with).
+    pub async fn enqueue_many_with<'a, T, I>(
+        &self,
+        client: &mut (impl GenericClient + Send + Sync),
+        tasks: I,
+    ) -> Result<Vec<Enqueued>, Error>
+    where
+        T: Task,
+        I: IntoIterator<Item: Into<Submit<'a, T>>>,
+    {
+        let mut visit = self.entrance.visit(tasks);
+        within::enqueue(client, self.entrance.texts(), &mut visit, true).await?;
+        visit.finish()
     }
 
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
@@ -323,6 +408,10 @@ mod tests {
         fn shared<T: Clone + Send + Sync + 'static>() {}
         fn spawnable(_: impl Future + Send) {}
         shared::<Queue>();
+        let _ = |queue: &Queue, client: &mut tokio_postgres::Transaction<'_>| {
+            spawnable(queue.enqueue_with(client, &Noop));
+            spawnable(queue.enqueue_many_with(client, [Noop]));
+        };
         let _ = |queue: &Queue, database: &Database| {
             spawnable(Queue::connect(database));
             spawnable(queue.enqueue(Noop));

@@ -3,8 +3,13 @@
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::error::Error;
 use crate::fault::Fault;
 use crate::statement::{Inside, Reply, Texts};
+use crate::visit::{RELEASE, ROLL_BACK, SAVEPOINT, Visit, is_outside, savepoint_failed};
+use crate::{Submit, Task};
+
+use super::thread::now;
 
 /// Runs one statement, in whatever transaction the client is in.
 pub(super) async fn ask(
@@ -16,4 +21,44 @@ pub(super) async fn ask(
     let params: Vec<(&(dyn ToSql + Sync), Type)> = params.iter().map(|(it, ty)| (&**it as _, ty.clone())).collect();
     let rows = client.query_typed(texts.sql(statement.text()), &params).await.map_err(Fault::from_postgres)?;
     statement.read(&rows).map_err(|error| Fault::malformed(error.to_string()))
+}
+
+/// Runs an enqueue to its end. With a savepoint, nothing of it stays when it fails, and the caller's transaction can go on.
+pub(super) async fn enqueue<'a, T: Task, I>(
+    client: &mut (impl GenericClient + Send + Sync),
+    texts: &Texts,
+    visit: &mut Visit<'a, T, I>,
+    savepoint: bool,
+) -> Result<(), Error>
+where
+    I: Iterator<Item: Into<Submit<'a, T>>>,
+{
+    if !savepoint {
+        drive(client, texts, visit).await;
+        return Ok(());
+    }
+    let end = match client.batch_execute(SAVEPOINT).await {
+        Ok(()) => {
+            drive(client, texts, visit).await;
+            client.batch_execute(if visit.has_failed() { ROLL_BACK } else { RELEASE }).await
+        }
+        Err(error) if is_outside(&error) => {
+            let inside = client.transaction().await.map_err(savepoint_failed)?;
+            drive(&inside, texts, visit).await;
+            if visit.has_failed() { inside.rollback().await } else { inside.commit().await }
+        }
+        Err(error) => return Err(savepoint_failed(error)),
+    };
+    // What was wrong with the enqueue says more than that the way back failed as well.
+    if visit.has_failed() { Ok(()) } else { end.map_err(savepoint_failed) }
+}
+
+async fn drive<'a, T: Task, I>(client: &(impl GenericClient + Sync), texts: &Texts, visit: &mut Visit<'a, T, I>)
+where
+    I: Iterator<Item: Into<Submit<'a, T>>>,
+{
+    while let Some(statement) = visit.next() {
+        let reply = ask(client, texts, &statement).await;
+        visit.answered(now(), reply);
+    }
 }

@@ -5,16 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use postgres::GenericClient;
 
 use crate::error::Error;
 use crate::knobs::random_seed;
 use crate::link::Epoch;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
 use crate::threads;
+use crate::visit::Entrance;
 use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
 
 use super::clock::now;
 use super::link::{LinkThreads, News};
+use super::within;
 
 const THREAD: &str = "venturi-queue";
 
@@ -32,6 +35,7 @@ pub struct Queue {
 struct Handle {
     messages: Sender<Message>,
     database: Database,
+    entrance: Entrance,
     rules: Rules,
 }
 
@@ -54,7 +58,8 @@ impl QueueBuilder {
         let (messages, inbox) = unbounded();
         let owner = Owner::new(&database, rules, inbox, messages.clone());
         threads::spawn(THREAD.to_owned(), || owner.run()).map_err(|error| threads::cannot_start(THREAD, error))?;
-        let queue = Queue { handle: Arc::new(Handle { messages, database, rules }) };
+        let queue =
+            Queue { handle: Arc::new(Handle { messages, entrance: Entrance::new(&database, rules), database, rules }) };
         queue.handle.call(Request::Probe)?;
         Ok(queue)
     }
@@ -196,6 +201,73 @@ impl Queue {
         I: IntoIterator<Item: Into<Submit<'a, T>>>,
     {
         self.handle.store(tasks).finish()
+    }
+
+    /// Stores one job over a client of the application's, as part of its transaction if it is in one.
+    ///
+    /// The job is there when the transaction commits, and waiting workers are woken by the commit; rolled back, it has
+    /// never been. The queue's own connection has no part in it. The client may be a `Client`, a `Transaction`, or what a
+    /// pool's guard derefs to (`&mut **guard`). The schema has to be in the client's database, and the client's user needs
+    /// the rights of a producer there.
+    ///
+    /// A task without a dedup key takes one statement. One with a key takes a savepoint (a transaction, where there is
+    /// none) and needs READ COMMITTED; the key stays locked to the end of the transaction, so let that be soon, and take
+    /// several keys in the same order everywhere: in one call of [`enqueue_many_with`](Self::enqueue_many_with) they are.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct SendReceipt { order: i64 }
+    /// # impl venturi::Task for SendReceipt { const KIND: &'static str = "send_receipt"; type Carry = (); }
+    /// # fn order(queue: &venturi::blocking::Queue, client: &mut postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = client.transaction()?;
+    /// let order = transaction.query_one("INSERT INTO customer_order DEFAULT VALUES RETURNING id", &[])?.get(0);
+    /// queue.enqueue_with(&mut transaction, SendReceipt { order })?;
+    /// transaction.commit()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Payload`] when the task cannot be written, [`ErrorKind::Merge`] when its `merge` panics: nothing was
+    /// sent. [`ErrorKind::Isolation`] when the task has a key and the transaction is not READ COMMITTED.
+    /// [`ErrorKind::Conflict`] when another transaction keeps the key for 5 seconds (or the session's `lock_timeout`), or
+    /// both wait for each other: roll back, and do the whole transaction again. [`ErrorKind::SchemaMissing`],
+    /// [`ErrorKind::SchemaTooOld`] and others as the server refuses it. Of a task with a key, nothing stays behind and the
+    /// transaction can go on; without one, it is as after any failed statement.
+    ///
+    /// [`ErrorKind::Payload`]: crate::ErrorKind::Payload
+    /// [`ErrorKind::Merge`]: crate::ErrorKind::Merge
+    /// [`ErrorKind::Isolation`]: crate::ErrorKind::Isolation
+    /// [`ErrorKind::Conflict`]: crate::ErrorKind::Conflict
+    /// [`ErrorKind::SchemaMissing`]: crate::ErrorKind::SchemaMissing
+    /// [`ErrorKind::SchemaTooOld`]: crate::ErrorKind::SchemaTooOld
+    pub fn enqueue_with<'a, T: Task>(
+        &self,
+        client: &mut impl GenericClient,
+        task: impl Into<Submit<'a, T>>,
+    ) -> Result<Enqueued, Error> {
+        let mut visit = self.handle.entrance.visit([task]);
+        let savepoint = visit.has_key();
+        within::enqueue(client, self.handle.entrance.texts(), &mut visit, savepoint)?;
+        visit.finish_one()
+    }
+
+    /// As [`enqueue_with`](Self::enqueue_with), for any number of tasks: all are stored, or none.
+    ///
+    /// The results are in the order of the tasks. It takes a savepoint, or a transaction where there is none, and keys in
+    /// their order. When it fails, nothing stays behind and the transaction can go on.
+    ///
+    /// # Errors
+    /// As [`enqueue_with`](Self::enqueue_with).
+    pub fn enqueue_many_with<'a, T, I>(&self, client: &mut impl GenericClient, tasks: I) -> Result<Vec<Enqueued>, Error>
+    where
+        T: Task,
+        I: IntoIterator<Item: Into<Submit<'a, T>>>,
+    {
+        let mut visit = self.handle.entrance.visit(tasks);
+        within::enqueue(client, self.handle.entrance.texts(), &mut visit, true)?;
+        visit.finish()
     }
 
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.

@@ -149,6 +149,8 @@ fn callers_kind(code: &SqlState) -> Option<(ErrorKind, &'static str)> {
         "40001" | "40P01" | "55P03" => {
             Some((ErrorKind::Conflict, "roll back, and do the whole transaction again; let all take keys in one order"))
         }
+        // Raised by the function that enqueues, before it writes anything.
+        "VT001" => Some((ErrorKind::Isolation, "use a transaction that is READ COMMITTED")),
         "25P02" => Some((ErrorKind::Database, "an earlier statement of the transaction failed; roll back")),
         "25006" => Some((ErrorKind::ReadOnly, "the transaction takes no writes")),
         "42883" => Some((ErrorKind::SchemaTooOld, "run `migrate` first")),

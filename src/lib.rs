@@ -42,6 +42,7 @@ mod observer;
 mod offer;
 mod outcome;
 mod panic_boundary;
+mod prepared;
 mod producer;
 mod recovery;
 mod registry;
@@ -53,6 +54,7 @@ mod submit;
 mod task;
 mod text;
 mod time;
+mod visit;
 
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
@@ -81,6 +83,7 @@ pub use job::JobId;
 pub use journal::{JournalEntry, JournalEvent};
 pub use merge::{Merge, Pending};
 pub use outcome::{Outcome, TaskError};
+pub use prepared::Prepared;
 pub use producer::RecoveredStale;
 pub use report::{LeftClaimed, LeftReason, ShutdownReport};
 pub use submit::{Effect, Enqueued, Submit};

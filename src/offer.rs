@@ -86,6 +86,8 @@ impl<'a, T: Task> Offers<'a, T> {
                 row_places.push(place);
             }
         }
+        // Locks are taken in this order; tasks with the same key stay in theirs.
+        keyed.sort_by(|one, other| one.own.dedup_key.cmp(&other.own.dedup_key));
         let rows = (!rows.is_empty()).then(|| NewJobs::new(rows));
         Self { rows, row_places, keyed, places, asked: Vec::new(), failure: None }
     }

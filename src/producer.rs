@@ -222,7 +222,7 @@ impl Producer {
             return self.next_alone();
         }
         let calls = inserts.iter().map(|insert| insert.jobs.clone()).collect();
-        Some((Statement::Enqueue(Enqueue { calls }), Purpose::Enqueue(inserts)))
+        Some((Statement::Enqueue(Enqueue { calls, channel: None }), Purpose::Enqueue(inserts)))
     }
 
     /// What stopped the gathering: a call of another kind, or one that is large enough by itself.

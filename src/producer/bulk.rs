@@ -117,6 +117,18 @@ where
         }
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// One for each task; for what is taken back as a whole when it fails.
+    pub(crate) fn finish_whole(mut self) -> Result<Vec<Enqueued>, Error> {
+        match self.failure.take() {
+            None => Ok(mem::take(&mut self.stored)),
+            Some((error, _)) => Err(error),
+        }
+    }
+
     /// Of a call with one task: what became of it.
     pub(crate) fn finish_one(mut self) -> Result<Enqueued, Error> {
         if let Some((error, _)) = self.failure.take() {

@@ -221,7 +221,7 @@ impl Producer {
             return None;
         }
         let rows = taken.iter().map(|it| Arc::clone(&it.keyed)).collect();
-        Some((Statement::EnqueueKeyed(EnqueueKeyed { rows }), Purpose::Keyed(taken)))
+        Some((Statement::EnqueueKeyed(EnqueueKeyed { rows, wait: false, notify: false }), Purpose::Keyed(taken)))
     }
 
     pub(super) fn keyed_answered(&mut self, now: Instant, calls: Vec<Queued>, answers: Vec<KeyedAnswer>) {

@@ -3,6 +3,8 @@
 --   $4 dedup_keys text[] (NULL: none; duplicates are not looked for)
 --   $5 delays float8[]     seconds from now (<= 0: ready)
 --   $6 due timestamptz[]   instead of a delay (NULL: none; past: ready)
+--   $7 channel text        where workers hear of it when the transaction commits (NULL: they are told otherwise)
+--   $8 kinds text          what they hear, without the time
 -- Rows: id, due_in (seconds; NULL: at once), in the order of the input.  Locks: none on other rows.
 -- Index: writes live_*, payload_pkey.
 -- A payload of more than 1024 bytes goes to the side table, which no claim and no settlement rewrites.
@@ -19,4 +21,7 @@ SELECT id, at, coalesce(due, at + make_interval(secs => greatest(delay, 0))),
        CASE WHEN coalesce(due > at, delay > 0) THEN 1 ELSE 0 END,
        kind, priority, dedup_key, CASE WHEN NOT large THEN payload END
 FROM given
-RETURNING id, CASE WHEN visible_at <> created_at THEN extract(epoch FROM visible_at - created_at)::float8 END AS due_in
+RETURNING id, CASE WHEN visible_at <> created_at THEN extract(epoch FROM visible_at - created_at)::float8 END AS due_in,
+  (SELECT pg_notify($7::text, format('%s;%s', $8::text, ceil(1000 * min(greatest(
+     CASE WHEN due IS NULL THEN delay ELSE extract(epoch FROM due - at) END, 0)))::bigint))
+   FROM given HAVING $7::text IS NOT NULL)

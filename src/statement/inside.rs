@@ -7,24 +7,36 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::request::Complete;
+use super::keyed::{self, EnqueueKeyed};
+use super::request::{Complete, Enqueue};
 use super::{Param, ReadError, Reply, Text, reply};
+
+const LOCK_TIMEOUT_TYPES: &[Type] = &[Type::TEXT, Type::TEXT];
 
 #[derive(Debug)]
 pub(crate) enum Inside {
     Complete(Complete),
+    Enqueue(Enqueue),
+    EnqueueKeyed(EnqueueKeyed),
+    LockTimeout { from: &'static str, to: &'static str },
 }
 
 impl Inside {
     pub(crate) fn text(&self) -> Text {
         match self {
             Self::Complete(_) => Text::Complete,
+            Self::Enqueue(_) => Text::Enqueue,
+            Self::EnqueueKeyed(_) => Text::EnqueueKeyed,
+            Self::LockTimeout { .. } => Text::LockTimeout,
         }
     }
 
     pub(crate) fn params(&self) -> Vec<(Param<'_>, Type)> {
-        let (params, types) = match self {
+        let (params, types): (Vec<Param<'_>>, &[Type]) = match self {
             Self::Complete(complete) => (complete.params(), Complete::TYPES),
+            Self::Enqueue(enqueue) => (enqueue.params(), Enqueue::TYPES),
+            Self::EnqueueKeyed(keyed) => (keyed.params(), EnqueueKeyed::TYPES),
+            Self::LockTimeout { from, to } => (vec![Box::new(from), Box::new(to)], LOCK_TIMEOUT_TYPES),
         };
         debug_assert_eq!(params.len(), types.len(), "each parameter has its type");
         params.into_iter().zip(types.iter().cloned()).collect()
@@ -33,6 +45,9 @@ impl Inside {
     pub(crate) fn read(&self, rows: &[Row]) -> Result<Reply, ReadError> {
         match self {
             Self::Complete(_) => reply::completed(rows),
+            Self::Enqueue(enqueue) => reply::enqueued(enqueue.len(), rows),
+            Self::EnqueueKeyed(asked) => keyed::answers(asked.rows.len(), rows),
+            Self::LockTimeout { .. } => Ok(Reply::Changed(!rows.is_empty())),
         }
     }
 }

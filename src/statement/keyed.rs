@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::value::RawValue;
 use tokio_postgres::Row;
-use tokio_postgres::types::Json as AsJson;
+use tokio_postgres::types::{Json as AsJson, Type};
 
 use crate::job::Json;
 use crate::{Effect, Priority};
@@ -18,6 +18,10 @@ use super::request::{NewJob, column, seconds};
 #[derive(Clone, Debug)]
 pub(crate) struct EnqueueKeyed {
     pub(crate) rows: Vec<Arc<KeyedJob>>,
+    /// For other transactions that have a key.
+    pub(crate) wait: bool,
+    /// Wakes workers when the transaction commits.
+    pub(crate) notify: bool,
 }
 
 /// A job with a dedup key, and what is to be done where there is one already.
@@ -69,6 +73,21 @@ impl Decision {
 }
 
 impl EnqueueKeyed {
+    pub(super) const TYPES: &[Type] = &[
+        Type::TEXT_ARRAY,
+        Type::INT2_ARRAY,
+        Type::JSON_ARRAY,
+        Type::FLOAT8_ARRAY,
+        Type::TIMESTAMPTZ_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::JSON_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::BOOL,
+        Type::BOOL,
+    ];
+
     pub(super) fn params(&self) -> Vec<Param<'_>> {
         let rows: Vec<&KeyedJob> = self.rows.iter().map(|row| &**row).collect();
         vec![
@@ -82,6 +101,8 @@ impl EnqueueKeyed {
             column(&rows, |row| row.stance.as_ref().map(|stance| &*stance.expected)),
             column(&rows, |row| row.stance.as_ref().and_then(|stance| stance.decision.carry()).map(AsJson)),
             column(&rows, |row| array_text(&row.skip)),
+            Box::new(self.wait),
+            Box::new(self.notify),
         ]
     }
 }

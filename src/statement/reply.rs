@@ -25,6 +25,8 @@ pub(crate) enum Reply {
     Checkpointed(bool),
     /// Of a completion in the caller's transaction.
     Completed(Settled),
+    /// Whether a setting was as expected, and was changed.
+    Changed(bool),
     /// Oldest first.
     History(Vec<JournalEntry>),
     Recovered(Vec<Recovered>),

@@ -2,14 +2,15 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_postgres::types::{Json as AsJson, ToSql, Type};
 
-use crate::Priority;
 use crate::job::{Json, RunId};
 use crate::limits::MAX_DELAY;
+use crate::{Priority, notification};
 
 use super::{Param, Text};
 
@@ -315,6 +316,8 @@ impl Renew {
 #[derive(Clone, Debug)]
 pub(crate) struct Enqueue {
     pub(crate) calls: Vec<NewJobs>,
+    /// The channel where workers hear of it with the commit; `None`: they are told afterwards.
+    pub(crate) channel: Option<String>,
 }
 
 /// Jobs that are stored together. Shared, because a call keeps them until it knows that they are stored.
@@ -364,6 +367,17 @@ impl NewJobs {
 }
 
 impl Enqueue {
+    pub(super) const TYPES: &[Type] = &[
+        Type::TEXT_ARRAY,
+        Type::INT2_ARRAY,
+        Type::JSON_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::FLOAT8_ARRAY,
+        Type::TIMESTAMPTZ_ARRAY,
+        Type::TEXT,
+        Type::TEXT,
+    ];
+
     pub(crate) fn len(&self) -> usize {
         self.calls.iter().map(NewJobs::len).sum()
     }
@@ -377,8 +391,16 @@ impl Enqueue {
             column(&rows, |row| row.dedup_key.as_deref()),
             column(&rows, |row| seconds(row.delay)),
             column(&rows, |row| row.due_at),
+            Box::new(self.channel.as_deref()),
+            Box::new(self.channel.is_some().then(|| kinds(&rows))),
         ]
     }
+}
+
+/// What workers are told about these jobs, without the time.
+fn kinds(rows: &[&NewJob]) -> String {
+    let kinds: BTreeSet<&str> = rows.iter().map(|row| &*row.kind).collect();
+    notification::encode_kinds(&kinds.into_iter().collect::<Vec<_>>())
 }
 
 pub(super) fn column<'a, R, T>(rows: &[&'a R], value: impl Fn(&'a R) -> T) -> Param<'a>

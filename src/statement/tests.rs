@@ -258,7 +258,7 @@ fn job(kind: &str) -> NewJob {
 }
 
 fn enqueue(rows: Vec<NewJob>) -> Statement {
-    Statement::Enqueue(Enqueue { calls: vec![NewJobs::new(rows)] })
+    Statement::Enqueue(Enqueue { calls: vec![NewJobs::new(rows)], channel: None })
 }
 
 /// All that there is of the kinds "a" and "b".

@@ -25,6 +25,7 @@ pub(crate) enum Text {
     CopyLive,
     Checkpoint,
     Complete,
+    LockTimeout,
     History,
     Notify,
     Check,
@@ -33,7 +34,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
@@ -50,6 +51,7 @@ impl Text {
         Self::CopyLive,
         Self::Checkpoint,
         Self::Complete,
+        Self::LockTimeout,
         Self::History,
         Self::Notify,
         Self::Check,
@@ -75,6 +77,7 @@ impl Text {
             Self::CopyLive => "copy_live",
             Self::Checkpoint => "checkpoint",
             Self::Complete => "complete",
+            Self::LockTimeout => "lock_timeout",
             Self::History => "history",
             Self::Notify => "notify",
             Self::Check => "check",
@@ -100,6 +103,7 @@ impl Text {
             Self::CopyLive => include_str!("../sql/copy_live.sql"),
             Self::Checkpoint => include_str!("../sql/checkpoint.sql"),
             Self::Complete => include_str!("../sql/complete.sql"),
+            Self::LockTimeout => include_str!("../sql/lock_timeout.sql"),
             Self::History => include_str!("../sql/history.sql"),
             Self::Notify => include_str!("../sql/notify.sql"),
             Self::Check => include_str!("../sql/check.sql"),

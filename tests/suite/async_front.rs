@@ -11,8 +11,9 @@ use tokio::runtime::Runtime;
 use venturi::r#async::{BoxFuture, Queue, Worker, migrate};
 use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
+use crate::suite::effects::sessions::connect;
 use crate::suite::front::{
-    Front, Handlers, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
+    Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
 };
 use crate::suite::lab::Lab;
 use crate::suite::probe::{Kind, for_kind};
@@ -164,5 +165,27 @@ impl Producer for Handle {
 
     fn recover_stale(&self) -> Result<RecoveredStale, Error> {
         self.executor.complete(self.queue.recover_stale())
+    }
+
+    fn visit(&self, url: &str, schema: &str, lab: &Lab, steps: Vec<Inside>) -> Vec<Result<Vec<Enqueued>, Error>> {
+        self.executor.complete(async {
+            let mut client = connect(url.to_owned()).await;
+            client.batch_execute(&format!("SET search_path = \"{schema}\"")).await.expect("a search path");
+            let mut said = Vec::new();
+            for step in steps {
+                match step {
+                    Inside::Sql(sql) => client.batch_execute(sql).await.expect("the test's own statements are right"),
+                    Inside::Enqueue(job) => said.push(for_kind!(job.kind, T => {
+                        self.queue.enqueue_with(&mut client, job.dress(T::from(job.script.clone()))).await.map(|stored| vec![stored])
+                    })),
+                    Inside::EnqueueMany(kind, jobs) => said.push(for_kind!(kind, T => {
+                        self.queue.enqueue_many_with(&mut client, jobs.iter().map(|job| job.dress(T::from(job.script.clone())))).await
+                    })),
+                    Inside::Open(gate) => lab.open(gate),
+                    Inside::Wait(gate) => lab.gate(gate).cancelled().await,
+                }
+            }
+            said
+        })
     }
 }

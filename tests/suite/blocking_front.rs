@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
+use postgres::{Client, NoTls};
 use venturi::blocking::{Queue, Worker, migrate};
 use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
 use crate::suite::front::{
-    Front, Handlers, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
+    Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
 };
 use crate::suite::lab::Lab;
-use crate::suite::probe::{Kind, for_kind};
+use crate::suite::probe::{Kind, LONGEST, for_kind};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Blocking {
@@ -101,5 +102,29 @@ impl Producer for Handle {
 
     fn recover_stale(&self) -> Result<RecoveredStale, Error> {
         self.front.call(|| self.queue.recover_stale())
+    }
+
+    fn visit(&self, url: &str, schema: &str, lab: &Lab, steps: Vec<Inside>) -> Vec<Result<Vec<Enqueued>, Error>> {
+        let work = || {
+            let mut client = Client::connect(url, NoTls).expect("the server is there");
+            client.batch_execute(&format!("SET search_path = \"{schema}\"")).expect("a search path");
+            let mut said = Vec::new();
+            for step in steps {
+                match step {
+                    Inside::Sql(sql) => client.batch_execute(sql).expect("the test's own statements are right"),
+                    Inside::Enqueue(job) => said.push(for_kind!(job.kind, T => {
+                        self.queue.enqueue_with(&mut client, job.dress(T::from(job.script.clone()))).map(|stored| vec![stored])
+                    })),
+                    Inside::EnqueueMany(kind, jobs) => said.push(for_kind!(kind, T => {
+                        self.queue.enqueue_many_with(&mut client, jobs.iter().map(|job| job.dress(T::from(job.script.clone()))))
+                    })),
+                    Inside::Open(gate) => lab.open(gate),
+                    Inside::Wait(gate) => assert!(lab.gate(gate).wait_timeout(LONGEST), "{gate} was never opened"),
+                }
+            }
+            said
+        };
+        // A client of the blocking kind must not be used inside an async task.
+        thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
     }
 }

@@ -54,6 +54,21 @@ pub(crate) trait Producer: Send + Sync {
     fn enqueue_from(&self, kind: Kind, jobs: &mut dyn Iterator<Item = Job>) -> Result<Vec<Enqueued>, Error>;
 
     fn recover_stale(&self) -> Result<RecoveredStale, Error>;
+
+    /// Goes through these steps with a client of the application's in this schema; what each enqueue said.
+    fn visit(&self, url: &str, schema: &str, lab: &Lab, steps: Vec<Inside>) -> Vec<Result<Vec<Enqueued>, Error>>;
+}
+
+/// What an application does with its own client.
+#[derive(Clone, Debug)]
+pub(crate) enum Inside {
+    /// `BEGIN`, `COMMIT` and whatever is in between.
+    Sql(&'static str),
+    Enqueue(Job),
+    EnqueueMany(Kind, Vec<Job>),
+    /// Opens a gate of the lab.
+    Open(&'static str),
+    Wait(&'static str),
 }
 
 /// A job to be enqueued.

@@ -182,6 +182,7 @@
 //! | who holds a key holds up nobody who wants another | `a_key_that_another_transaction_has_keeps_only_its_own_callers_waiting`, `producer::a_key_that_another_transaction_has_is_tried_again_and_keeps_nobody_else_waiting` |
 //! | keys are checked | `a_key_that_makes_no_sense_is_refused`, `statement::what_makes_no_sense_is_refused_by_name` |
 //! | the same from SQL | `what_sql_enqueues_is_merged_like_everything_else`, `statement::a_job_is_enqueued_with_two_words_of_sql` |
+//! | (DESIGN) enqueues in callers' transactions | `a_job_in_a_transaction_starts_with_the_commit_and_not_before`, `a_job_with_a_key_merges_inside_the_transaction`, `a_job_with_a_key_needs_read_committed`, `keys_in_opposite_orders_end_in_an_error_and_not_in_a_hang` |
 //!
 //! ## Identity
 //!
@@ -226,7 +227,7 @@ pub(crate) mod probe;
 
 mod aborting;
 mod child;
-mod effects;
+pub(crate) mod effects;
 mod place;
 mod proxy;
 mod purse;
@@ -342,6 +343,13 @@ macro_rules! bodies {
             ]
             transactions: [
                 a_completion_is_refused_once_another_has_claimed_the_job,
+                many_jobs_in_a_transaction_are_all_there_or_none,
+                a_client_that_is_in_no_transaction_enqueues_all_the_same,
+                a_job_with_a_key_merges_inside_the_transaction,
+                keys_in_opposite_orders_end_in_an_error_and_not_in_a_hang,
+                a_key_that_stays_taken_is_given_up,
+                many_keys_in_opposite_orders_wait_for_each_other_in_one_order,
+                an_enqueue_that_fails_leaves_the_transaction_usable,
                 a_commit_whose_reply_was_lost_is_not_done_twice,
                 a_checkpoint_after_a_completion_is_refused,
                 a_handler_that_hangs_after_its_commit_is_stopped_and_its_job_stays_completed,
@@ -462,6 +470,8 @@ macro_rules! bodies {
                 connections_that_are_cut_under_a_running_handler_cost_it_nothing,
             ]
             transactions: [
+                a_job_in_a_transaction_starts_with_the_commit_and_not_before,
+                a_job_with_a_key_needs_read_committed,
                 a_completion_is_there_with_its_effects_or_not_at_all,
                 a_job_that_was_completed_stays_completed_whatever_its_handler_does_then,
                 a_handler_that_goes_on_after_its_commit_is_left_alone,

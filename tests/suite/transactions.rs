@@ -1,12 +1,15 @@
 //! Jobs and their effects in one transaction.
 
+use std::thread;
 use std::time::{Duration, Instant};
+
+use venturi::{Effect, Enqueued, Error, ErrorKind};
 
 use super::child::{self, Mood};
 use super::effects;
-use super::front::{Front, WorkerSpec};
+use super::front::{Front, Inside, Job, WorkerSpec};
 use super::place::eventually;
-use super::probe::{Blast, Finish, Kind, Step, job};
+use super::probe::{Blast, Finish, Kind, Manner, Step, job};
 use super::stage::Stage;
 
 const MS: Duration = Duration::from_millis(1);
@@ -32,6 +35,24 @@ fn wait(gate: &str) -> Step {
 impl Stage<'_> {
     fn effects(&self, id: i64) -> i64 {
         self.place.number(&format!("SELECT count(*) FROM effect WHERE job = {id}"))
+    }
+
+    fn visit(&self, steps: Vec<Inside>) -> Vec<Result<Vec<Enqueued>, Error>> {
+        self.queue().visit(&self.place.url, &self.place.schema, &self.lab, steps)
+    }
+
+    /// Two of them at the same time.
+    fn visits(&self, steps: [Vec<Inside>; 2]) -> [Vec<Result<Vec<Enqueued>, Error>>; 2] {
+        let (queue, place, lab) = (self.queue(), (&self.place.url, &self.place.schema), &self.lab);
+        thread::scope(|scope| {
+            steps
+                .map(|steps| scope.spawn(move || queue.visit(place.0, place.1, lab, steps)))
+                .map(|visit| visit.join().expect("no panic"))
+        })
+    }
+
+    fn jobs(&self) -> i64 {
+        self.place.number("SELECT count(*) FROM jobs")
     }
 
     fn wait_answers<const N: usize>(&self, tag: &str, answers: [&str; N]) {
@@ -189,4 +210,145 @@ pub(crate) fn a_worker_that_is_killed_before_the_commit_has_done_nothing(front: 
     stage.work(&short_lease());
     let row = stage.place.wait_status(id, "completed");
     assert_eq!((row.run_count, row.failure_count, stage.effects(id)), (2, 1, 1));
+}
+
+const BEGIN: Inside = Inside::Sql("BEGIN");
+const COMMIT: Inside = Inside::Sql("COMMIT");
+const ROLLBACK: Inside = Inside::Sql("ROLLBACK");
+
+fn without_polls() -> WorkerSpec {
+    WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
+}
+
+fn keyed(key: &str) -> Inside {
+    Inside::Enqueue(job("keyed").keyed(key, Manner::Sum))
+}
+
+fn kinds(said: &[Result<Vec<Enqueued>, Error>]) -> Vec<Option<ErrorKind>> {
+    said.iter().map(|said| said.as_ref().err().map(Error::kind)).collect()
+}
+
+fn effects_of(said: &[Result<Vec<Enqueued>, Error>]) -> Vec<Effect> {
+    said.iter().flat_map(|said| said.as_ref().expect("stored")).map(|stored| stored.effect).collect()
+}
+
+pub(crate) fn a_job_in_a_transaction_starts_with_the_commit_and_not_before(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work_idle(&without_polls());
+    stage.visit(vec![BEGIN, Inside::Enqueue(job("gone")), ROLLBACK]);
+    assert_eq!(stage.jobs(), 0);
+    let committed = Instant::now();
+    let said = stage.visit(vec![BEGIN, Inside::Enqueue(job("there")), COMMIT]);
+    let id = said[0].as_ref().expect("stored")[0].id.get();
+    let started = stage.wait_start("there", 1).started;
+    assert!(started - committed < Duration::from_secs(20), "{:?}", started - committed);
+    stage.place.wait_status(id, "completed");
+    assert_eq!(stage.starts("gone"), 0);
+}
+
+pub(crate) fn many_jobs_in_a_transaction_are_all_there_or_none(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let many = |count: usize| -> Vec<Job> {
+        (0..count)
+            .map(|nth| if nth % 3 == 0 { job("k").keyed(format!("{nth}"), Manner::Sum) } else { job("p") })
+            .collect()
+    };
+    stage.visit(vec![BEGIN, Inside::EnqueueMany(Kind::Plain, many(300)), ROLLBACK]);
+    assert_eq!(stage.jobs(), 0);
+    let said = stage.visit(vec![BEGIN, Inside::EnqueueMany(Kind::Plain, many(1_500)), COMMIT]);
+    let stored = said[0].as_ref().expect("stored");
+    assert_eq!((stored.len(), stage.jobs()), (1_500, 1_500));
+    // In the order of the tasks: each third has a key.
+    let keys = "SELECT id FROM live WHERE dedup_key IS NOT NULL ORDER BY dedup_key::int";
+    let with_keys: Vec<i64> = stage.place.rows(keys, &[]).iter().map(|row| row.get(0)).collect();
+    assert_eq!(with_keys, stored.iter().step_by(3).map(|stored| stored.id.get()).collect::<Vec<_>>());
+    // Where there is no transaction, there is one for this.
+    let too_large = many(10).into_iter().chain([job("large").with_filler(1_100_000)]).collect();
+    let said = stage.visit(vec![Inside::EnqueueMany(Kind::Plain, too_large)]);
+    assert_eq!((kinds(&said), stage.jobs()), (vec![Some(ErrorKind::Payload)], 1_500));
+}
+
+pub(crate) fn a_client_that_is_in_no_transaction_enqueues_all_the_same(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work_idle(&without_polls());
+    let steps =
+        vec![Inside::Enqueue(job("plain")), keyed("k"), Inside::EnqueueMany(Kind::Plain, vec![job("a"), job("b")])];
+    let said = stage.visit(steps);
+    assert_eq!(kinds(&said), [None, None, None]);
+    stage.place.wait_all_finished();
+    assert_eq!(stage.jobs(), 4);
+}
+
+pub(crate) fn a_job_with_a_key_merges_inside_the_transaction(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let said = stage.visit(vec![BEGIN, keyed("k"), keyed("k"), keyed("other"), COMMIT, BEGIN, keyed("k"), ROLLBACK]);
+    use Effect::{Inserted, Merged};
+    assert_eq!(effects_of(&said), [Inserted, Merged, Inserted, Merged]);
+    let amounts = "SELECT (payload->'script'->>'amount')::bigint FROM live WHERE dedup_key = 'k'";
+    assert_eq!((stage.place.number(amounts), stage.jobs()), (2, 2), "what was rolled back has not merged");
+    // And what the caller had set is as it was.
+    let step = Inside::Sql("DO $$ BEGIN ASSERT current_setting('lock_timeout') = '7s'; END $$");
+    stage.visit(vec![BEGIN, Inside::Sql("SET LOCAL lock_timeout = '7s'"), keyed("k"), step, COMMIT]);
+    let step = Inside::Sql("DO $$ BEGIN ASSERT current_setting('lock_timeout') = '0'; END $$");
+    stage.visit(vec![BEGIN, keyed("k"), step, COMMIT]);
+    assert_eq!(stage.place.number(amounts), 4);
+}
+
+pub(crate) fn a_job_with_a_key_needs_read_committed(front: &dyn Front) {
+    let stage = Stage::new(front);
+    for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL SERIALIZABLE"] {
+        let said = stage.visit(vec![Inside::Sql(begin), keyed("k"), Inside::Enqueue(job("without")), COMMIT]);
+        assert_eq!(kinds(&said), [Some(ErrorKind::Isolation), None], "{begin}");
+    }
+    assert_eq!((stage.jobs(), stage.place.number("SELECT count(*) FROM live WHERE dedup_key IS NOT NULL")), (2, 0));
+}
+
+pub(crate) fn keys_in_opposite_orders_end_in_an_error_and_not_in_a_hang(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let begun = Instant::now();
+    let said = stage.visits([("a", "b"), ("b", "a")].map(|(first, second)| {
+        let (mine, others) = if first == "a" { ("a is taken", "b is taken") } else { ("b is taken", "a is taken") };
+        let last = Inside::Enqueue(job("still usable"));
+        vec![BEGIN, keyed(first), Inside::Open(mine), Inside::Wait(others), keyed(second), last, COMMIT]
+    }));
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    let said = said.map(|said| kinds(&said));
+    assert!(said.iter().any(|said| said[1] == Some(ErrorKind::Conflict)), "{said:?}");
+    assert!(said.iter().all(|said| matches!(said[1], None | Some(ErrorKind::Conflict))), "{said:?}");
+    // Both had their first key, and both could go on after the conflict.
+    assert!(said.iter().all(|said| said[0].is_none() && said[2].is_none()), "{said:?}");
+    let counts = "SELECT count(*) FROM live WHERE dedup_key IN ('a', 'b')";
+    assert_eq!((stage.place.number(counts), stage.jobs()), (2, 4));
+}
+
+pub(crate) fn a_key_that_stays_taken_is_given_up(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let holder = vec![BEGIN, keyed("k"), Inside::Open("taken"), Inside::Wait("given up"), COMMIT];
+    let other =
+        vec![Inside::Wait("taken"), BEGIN, keyed("k"), Inside::Open("given up"), ROLLBACK, BEGIN, keyed("k"), COMMIT];
+    let [held, other] = stage.visits([holder, other]).map(|said| kinds(&said));
+    assert_eq!((held, other), (vec![None], vec![Some(ErrorKind::Conflict), None]));
+    assert_eq!(stage.jobs(), 1);
+}
+
+pub(crate) fn many_keys_in_opposite_orders_wait_for_each_other_in_one_order(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let many = |keys: Vec<usize>| {
+        let jobs = |_| keys.iter().map(|key| job("k").keyed(format!("{key}"), Manner::Sum)).collect();
+        (0..5).flat_map(|nth| [BEGIN, Inside::EnqueueMany(Kind::Plain, jobs(nth)), COMMIT]).collect::<Vec<_>>()
+    };
+    let said = stage.visits([many((0..250).collect()), many((0..250).rev().collect())]);
+    assert!(said.iter().all(|said| kinds(said).iter().all(Option::is_none)), "{:?}", said.map(|said| kinds(&said)));
+    let total = "SELECT sum((payload->'script'->>'amount')::bigint)::bigint FROM live";
+    assert_eq!((stage.jobs(), stage.place.number(total)), (250, 2_500));
+}
+
+pub(crate) fn an_enqueue_that_fails_leaves_the_transaction_usable(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.enqueue(job("pending").keyed("k", Manner::Sum));
+    let panics = Inside::Enqueue(job("no way").keyed("k", Manner::Panic));
+    let many = Inside::EnqueueMany(Kind::Plain, vec![job("a"), job("no way").keyed("k", Manner::Panic)]);
+    let said = stage.visit(vec![BEGIN, panics, many, Inside::Enqueue(job("there")), COMMIT]);
+    assert_eq!(kinds(&said), [Some(ErrorKind::Merge), Some(ErrorKind::Merge), None]);
+    assert_eq!(stage.jobs(), 2);
 }

@@ -372,7 +372,10 @@ fn many_rounds_go_in_one_statement_and_are_answered_in_their_order() {
     let (id, version) = db.first(Round { delay: 100.0, ..FIRST });
     let with = Stance { decision: Decision::With(Some(json("3"))), expected: version };
     let rows = vec![row("m", None), row("k", Some(with)), row("m", None), row("l", None)];
-    let Reply::Keyed(answers) = db.ask(&Statement::EnqueueKeyed(EnqueueKeyed { rows })) else { panic!() };
+    let Reply::Keyed(answers) = db.ask(&Statement::EnqueueKeyed(EnqueueKeyed { rows, wait: false, notify: false }))
+    else {
+        panic!()
+    };
     let [inserted, merged, changed, KeyedAnswer::Stored { effect: Effect::Inserted, .. }] = &answers[..] else {
         panic!("{answers:?}")
     };

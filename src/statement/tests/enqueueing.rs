@@ -176,3 +176,38 @@ fn a_notification_reaches_those_who_listen_to_the_schema() {
     let notification = postgres::fallible_iterator::FallibleIterator::next(&mut arrived).unwrap().unwrap();
     assert_eq!((notification.channel(), notification.payload()), (db.schema.as_str(), "hello"));
 }
+
+/// What workers hear when this is stored in a transaction of the caller's.
+fn heard(db: &mut Db, rows: Vec<NewJob>) -> Vec<String> {
+    let inside =
+        Inside::Enqueue(Enqueue { calls: vec![NewJobs::new(rows)], channel: Some(db.schema.as_str().to_owned()) });
+    let params = inside.params();
+    let params: Vec<(&(dyn ToSql + Sync), _)> = params.iter().map(|(param, ty)| (&**param as _, ty.clone())).collect();
+    db.run("LISTEN {schema}");
+    let mut transaction = db.client.transaction().unwrap();
+    transaction.query_typed(db.texts.sql(Text::Enqueue), &params).unwrap();
+    transaction.commit().unwrap();
+    // What was sent by the session itself is there with the next answer.
+    let mut heard = Vec::new();
+    let mut notifications = db.client.notifications();
+    let mut arriving = notifications.timeout_iter(Duration::from_millis(100));
+    while let Some(notification) = postgres::fallible_iterator::FallibleIterator::next(&mut arriving).unwrap() {
+        heard.push(notification.payload().to_owned());
+    }
+    heard
+}
+
+#[test]
+fn workers_hear_of_a_callers_jobs_with_the_commit_and_when_the_first_is_due() {
+    let mut db = Db::new();
+    let later = |kind: &str, delay| NewJob { delay, ..job(kind) };
+    assert_eq!(heard(&mut db, vec![job("a")]), ["v1;a;0"]);
+    assert_eq!(heard(&mut db, vec![later("b", 9.0), later("a", 1.5), later("b", 7.0)]), ["v1;a,b;1500"]);
+    assert_eq!(heard(&mut db, vec![later("a", 60.0), job("b")]), ["v1;a,b;0"]);
+    assert_eq!(heard(&mut db, vec![later("a;b", 1e12)]), ["v1;*;3153600000000"]);
+    let past = UNIX_EPOCH;
+    assert_eq!(heard(&mut db, vec![NewJob { due_at: Some(past), ..job("a") }]), ["v1;a;0"]);
+    let soon = UNIX_EPOCH + Duration::from_secs(4_102_444_800);
+    let told = heard(&mut db, vec![NewJob { due_at: Some(soon), ..job("a") }]);
+    assert!(told[0].strip_prefix("v1;a;").unwrap().parse::<u64>().unwrap() > 1_000_000, "{told:?}");
+}

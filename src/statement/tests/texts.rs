@@ -34,6 +34,8 @@ fn samples() -> Vec<Statement> {
         enqueue(vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")]),
         Statement::EnqueueKeyed(EnqueueKeyed {
             rows: vec![keyed("k", Some(Decision::With(Some(json("1"))))), keyed("l", None)],
+            wait: false,
+            notify: false,
         }),
         Statement::Reserve(1),
         Statement::Copy(CopyJobs {
@@ -52,7 +54,16 @@ fn samples() -> Vec<Statement> {
 fn samples_inside() -> Vec<Inside> {
     let id = RunId { job: 1, run: 1 };
     let (note, attachment) = (Some("note".into()), Some(json("[1]")));
-    vec![Inside::Complete(Complete { worker: ME.into(), id, note, attachment })]
+    vec![
+        Inside::Complete(Complete { worker: ME.into(), id, note, attachment }),
+        Inside::Enqueue(Enqueue { calls: vec![NewJobs::new(vec![job("a")])], channel: Some("c".into()) }),
+        Inside::EnqueueKeyed(EnqueueKeyed {
+            rows: vec![keyed("k", Some(Decision::With(Some(json("1"))))), keyed("l", None)],
+            wait: true,
+            notify: true,
+        }),
+        Inside::LockTimeout { from: "0", to: "5s" },
+    ]
 }
 
 fn keyed(key: &str, decision: Option<Decision>) -> Arc<KeyedJob> {
