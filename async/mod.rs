@@ -46,7 +46,9 @@
 mod arrivals;
 mod complete;
 mod connection;
+mod control;
 mod execute;
+mod history;
 mod io;
 mod migrate;
 mod net;

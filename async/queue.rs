@@ -8,6 +8,7 @@ use async_channel::{Receiver, Sender};
 use futures_lite::future::yield_now;
 use tokio_postgres::GenericClient;
 
+use crate::errand::Errand;
 use crate::error::{Error, ErrorKind};
 use crate::knobs::random_seed;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
@@ -286,6 +287,21 @@ impl Queue {
         match self.call(Request::RecoverStale).await? {
             Response::Recovered(done) => Ok(done),
             _ => Err(miscounted()),
+        }
+    }
+
+    /// Asks one question after the other until there is a result.
+    pub(super) async fn run<T>(&self, mut errand: Errand<T>) -> Result<T, Error> {
+        loop {
+            let (inquiry, next) = match errand {
+                Errand::Done(result) => return Ok(result),
+                Errand::Ask(inquiry, next) => (inquiry, next),
+            };
+            let found = self.call(Request::Inquire(inquiry)).await.and_then(|response| match response {
+                Response::Found(found) => Ok(found),
+                _ => Err(gone()),
+            });
+            errand = next(found)?;
         }
     }
 

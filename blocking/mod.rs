@@ -40,7 +40,9 @@
 mod clock;
 mod complete;
 mod connection;
+mod control;
 mod coordinator;
+mod history;
 mod host;
 mod link;
 mod migrate;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use postgres::GenericClient;
 
+use crate::errand::Errand;
 use crate::error::Error;
 use crate::knobs::random_seed;
 use crate::link::Epoch;
@@ -282,6 +283,21 @@ impl Queue {
         match self.handle.call(Request::RecoverStale)? {
             Response::Recovered(done) => Ok(done),
             _ => Err(threads::has_ended(THREAD)),
+        }
+    }
+
+    /// Asks one question after the other until there is a result.
+    pub(super) fn run<T>(&self, mut errand: Errand<T>) -> Result<T, Error> {
+        loop {
+            let (inquiry, next) = match errand {
+                Errand::Done(result) => return Ok(result),
+                Errand::Ask(inquiry, next) => (inquiry, next),
+            };
+            let found = self.handle.call(Request::Inquire(inquiry)).and_then(|response| match response {
+                Response::Found(found) => Ok(found),
+                _ => Err(threads::has_ended(THREAD)),
+            });
+            errand = next(found)?;
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::Backoff;
 use crate::error::{Error, ErrorKind};
+use crate::filter::Cleanup;
 
 /// Half the cores, since a job also keeps the database busy; more than 8 are worth a decision.
 pub(crate) const MAX_DEFAULT_CONCURRENCY: usize = 8;
@@ -76,6 +77,9 @@ pub(crate) struct Config {
     pub(crate) panic_policy: PanicPolicy,
     pub(crate) decode_policy: DecodePolicy,
     pub(crate) claimed_by: Option<String>,
+    /// Which finished jobs this worker deletes.
+    pub(crate) retention: Cleanup,
+    pub(crate) discard_completed: bool,
 }
 
 impl Config {
@@ -97,6 +101,8 @@ impl Config {
             panic_policy: PanicPolicy::default(),
             decode_policy: DecodePolicy::default(),
             claimed_by: None,
+            retention: Cleanup::new(),
+            discard_completed: false,
         }
     }
 

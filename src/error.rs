@@ -33,7 +33,8 @@ pub enum ErrorKind {
     DuplicateKind,
     /// The job was not enqueued, for certain.
     NotEnqueued,
-    /// The connection was lost before the answer came: the job may or may not have been enqueued.
+    /// The connection was lost before the answer came: what was asked for, such as enqueueing a job, may or may not have
+    /// been done.
     Unknown,
     /// Of many jobs the first ones were enqueued, and then something failed: [`Error::partial`] says how far it went, and
     /// the [`source`](StdError::source) is the failure.

@@ -25,6 +25,13 @@ impl JobId {
     }
 }
 
+impl From<i64> for JobId {
+    /// The job whose `id` column holds this number; whether there is one shows when it is asked for.
+    fn from(id: i64) -> Self {
+        Self(id)
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -5,8 +5,9 @@ use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::job::Json;
+use crate::job_info::decoded;
 
 /// One entry of a job's journal: how a run ended, or what was done to the job between runs.
 #[derive(Clone, Debug)]
@@ -29,13 +30,9 @@ impl JournalEntry {
     /// What the run attached; `None` when it attached nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Payload`] when what is stored is not a `T`.
+    /// [`ErrorKind::Payload`](crate::ErrorKind::Payload) when what is stored is not a `T`.
     pub fn attachment<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
-        let Some(json) = &self.attachment else { return Ok(None) };
-        serde_json::from_str(json.get()).map(Some).map_err(|error| {
-            Error::new(ErrorKind::Payload, "reading an attachment: the stored JSON has another shape")
-                .with_source(error.into())
-        })
+        decoded("attachment", self.attachment.as_ref())
     }
 }
 
@@ -64,6 +61,17 @@ pub enum JournalEvent {
 }
 
 impl JournalEvent {
+    /// The event that ended a job, by the word of the view `jobs`.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "completed" => Self::Completed,
+            "dead" => Self::Dead,
+            "cancelled" => Self::Cancelled,
+            "stale-recovered" => Self::StaleRecovered,
+            _ => return None,
+        })
+    }
+
     pub(crate) fn from_code(code: i16) -> Option<Self> {
         Some(match code {
             3 => Self::Completed,

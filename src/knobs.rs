@@ -146,6 +146,43 @@ macro_rules! knobs {
             self
         }
 
+        /// Has this worker delete completed jobs when they ended so long ago, with their payloads and journals.
+        /// Default: they are kept until somebody deletes them.
+        ///
+        /// It looks about once a minute and deletes small batches beside its other work; workers that do so share it.
+        /// Zero: about a minute after the end; to keep none at all, [`discard_completed`](Self::discard_completed) costs
+        /// less.
+        #[must_use]
+        pub fn retain_completed(mut self, age: std::time::Duration) -> Self {
+            self.config.retention = self.config.retention.completed(age);
+            self
+        }
+
+        /// Likewise for cancelled jobs.
+        #[must_use]
+        pub fn retain_cancelled(mut self, age: std::time::Duration) -> Self {
+            self.config.retention = self.config.retention.cancelled(age);
+            self
+        }
+
+        /// Likewise for dead jobs, which somebody may still want to look at and requeue.
+        #[must_use]
+        pub fn retain_dead(mut self, age: std::time::Duration) -> Self {
+            self.config.retention = self.config.retention.dead(age);
+            self
+        }
+
+        /// Deletes a job when it completes, with its payload and journal, instead of keeping it as finished.
+        /// Default: completed jobs are kept.
+        ///
+        /// Nothing tells afterwards that there was such a job. Dead and cancelled jobs are kept, and so are those that a
+        /// handler completes in its own transaction.
+        #[must_use]
+        pub fn discard_completed(mut self) -> Self {
+            self.config.discard_completed = true;
+            self
+        }
+
         /// The identity that claims are recorded under. Default: `host:pid`.
         ///
         /// A random suffix is always appended, so that two workers never share one. At most 200 bytes without control

@@ -26,3 +26,9 @@ pub(crate) const MAX_DELAY: std::time::Duration = std::time::Duration::from_secs
 /// The latest instant that is stored: the end of the year 9999, in seconds since 1970. PostgreSQL's timestamps would take
 /// more, but sums and differences must never be out of range.
 pub(crate) const MAX_DUE: std::time::Duration = std::time::Duration::from_secs(253_402_300_799);
+
+/// Jobs on a page that says nothing of its length.
+pub(crate) const DEFAULT_PAGE: u32 = 100;
+
+/// Jobs or journal entries on a page; with a payload of 1 kB each that is some 1 MB.
+pub(crate) const MAX_PAGE: u32 = 1_000;

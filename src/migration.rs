@@ -33,6 +33,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0002_enqueue_function.sql"),
         compatible_from: 1,
     },
+    Migration { version: 3, name: "control", sql: include_str!("../migrations/0003_control.sql"), compatible_from: 1 },
 ];
 
 /// The version this code was written for.

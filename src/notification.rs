@@ -3,6 +3,10 @@
 //! `v1;resize,send_email;1500`: jobs of these kinds become claimable in 1,500 ms. It is a hint: a worker that
 //! misunderstands one looks once too often, or finds the job at its next poll. The time is relative, so that clocks
 //! need not agree.
+//!
+//! A fourth part, `;cancel=17,18`, names running jobs that were asked to end (`cancel=*`: too many to name). Code that
+//! does not know it reads the rest. With no news but that the text is `v1;*;3153600000000;cancel=17`: something becomes
+//! claimable in a hundred years, which makes nobody look.
 #![deny(clippy::disallowed_methods)]
 
 use std::time::Duration;
@@ -10,6 +14,9 @@ use std::time::Duration;
 use crate::limits::MAX_DELAY;
 
 const VERSION: &str = "v1";
+
+/// Begins the part that names jobs that were asked to end.
+const CANCEL: &str = "cancel=";
 
 /// Instead of kinds that are too many or cannot be written.
 const ALL: &str = "*";
@@ -26,16 +33,31 @@ pub(crate) enum Kinds {
     Some(Vec<String>),
 }
 
+/// Running jobs that were asked to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// Some, and nobody says which.
+    Any,
+    These(Vec<i64>),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notification {
     pub(crate) kinds: Kinds,
     /// At most 100 years, so that it can be added to an instant.
     pub(crate) due_in: Duration,
+    pub(crate) cancelled: Cancelled,
 }
 
 impl Notification {
     /// What anything unintelligible means.
-    const EVERYTHING_NOW: Self = Self { kinds: Kinds::All, due_in: Duration::ZERO };
+    const EVERYTHING_NOW: Self =
+        Self { kinds: Kinds::All, due_in: Duration::ZERO, cancelled: Cancelled::These(Vec::new()) };
+
+    /// Whether it is about jobs that become claimable in anybody's lifetime.
+    pub(crate) fn is_about_jobs(&self) -> bool {
+        self.due_in < MAX_DELAY
+    }
 }
 
 /// The text that says that jobs of these kinds become claimable after `due_in`. No kinds at all means any.
@@ -52,6 +74,23 @@ pub(crate) fn encode_kinds(kinds: &[&str]) -> String {
         }
     }
     format!("{VERSION};{ALL}")
+}
+
+/// The same, with the running jobs that were asked to end.
+pub(crate) fn encode_all(kinds: &[&str], due_in: Duration, cancelled: &[i64]) -> String {
+    let text = encode(kinds, due_in);
+    if cancelled.is_empty() {
+        return text;
+    }
+    let ids: Vec<String> = cancelled.iter().map(i64::to_string).collect();
+    let named = format!("{text};{CANCEL}{}", ids.join(","));
+    // Still less than PostgreSQL takes.
+    if named.len() < MAX_BYTES + MAX_BYTES / 2 { named } else { format!("{text};{CANCEL}{ALL}") }
+}
+
+/// The text that says only that these running jobs were asked to end.
+pub(crate) fn encode_cancelled(cancelled: &[i64]) -> String {
+    encode_all(&[], MAX_DELAY, cancelled)
 }
 
 /// Whole milliseconds, rounded up: who looks too early finds nothing.
@@ -75,7 +114,14 @@ fn parts(text: &str) -> Option<Notification> {
     }
     let kinds = kinds(parts.next()?)?;
     let due_in = Duration::from_millis(parts.next()?.parse().ok()?).min(MAX_DELAY);
-    Some(Notification { kinds, due_in })
+    let cancelled = parts.find_map(|part| part.strip_prefix(CANCEL)).map_or(Cancelled::These(Vec::new()), cancelled);
+    Some(Notification { kinds, due_in, cancelled })
+}
+
+/// What cannot be read means any.
+fn cancelled(text: &str) -> Cancelled {
+    let ids: Result<Vec<i64>, _> = text.split(',').map(str::parse).collect();
+    ids.map_or(Cancelled::Any, Cancelled::These)
 }
 
 fn kinds(text: &str) -> Option<Kinds> {
@@ -94,7 +140,7 @@ mod tests {
 
     fn some(kinds: &[&str], due_in: u64) -> Notification {
         let kinds = Kinds::Some(kinds.iter().map(|kind| (*kind).to_owned()).collect());
-        Notification { kinds, due_in: Duration::from_millis(due_in) }
+        Notification { kinds, due_in: Duration::from_millis(due_in), cancelled: Cancelled::These(Vec::new()) }
     }
 
     #[test]
@@ -136,6 +182,34 @@ mod tests {
     #[test]
     fn a_later_version_may_add_parts() {
         assert_eq!(parse("v1;a;5;more;parts"), some(&["a"], 5));
+    }
+
+    #[test]
+    fn running_jobs_that_shall_end_are_named_beside_the_kinds() {
+        assert_eq!(encode_all(&["a"], Duration::ZERO, &[]), "v1;a;0");
+        let text = encode_all(&["a"], Duration::ZERO, &[17, 18]);
+        assert_eq!(text, "v1;a;0;cancel=17,18");
+        assert_eq!(parse(&text).cancelled, Cancelled::These(vec![17, 18]));
+        assert_eq!(parse("v1;a;0;later;cancel=17").cancelled, Cancelled::These(vec![17]));
+        assert_eq!(parse("v1;a;0;cancel=x").cancelled, Cancelled::Any);
+        assert_eq!(parse("v1;a;0;cancel=").cancelled, Cancelled::Any);
+    }
+
+    #[test]
+    fn a_cancellation_alone_makes_nobody_look_for_jobs() {
+        let text = encode_cancelled(&[17]);
+        assert_eq!(text, "v1;*;3153600000000;cancel=17");
+        assert!(!parse(&text).is_about_jobs());
+        assert!(parse(&encode(&[], Duration::from_secs(86_400))).is_about_jobs());
+    }
+
+    #[test]
+    fn too_many_cancellations_to_name_are_any() {
+        let ids: Vec<i64> = (0..1_000).map(|n| i64::MAX - n).collect();
+        let text = encode_cancelled(&ids);
+        assert_eq!(parse(&text).cancelled, Cancelled::Any);
+        let kinds = vec!["a_kind_of_twenty_byte"; 150];
+        assert!(encode_all(&kinds, Duration::ZERO, &ids[..120]).len() < 8_000, "PostgreSQL takes no more");
     }
 
     #[test]

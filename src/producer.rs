@@ -7,6 +7,7 @@
 
 mod bulk;
 mod call;
+mod inquiring;
 mod inserting;
 mod keyed;
 mod notifying;
@@ -27,6 +28,7 @@ use crate::statement::{Enqueue, Recovery, Reply, Statement};
 use crate::time::{later, sooner};
 
 use call::{Call, Insert, in_vain, overloaded};
+use inquiring::Asked;
 use keyed::{Keyed, Queued};
 use recovering::next_recovery;
 use waiting::{Waiting, weight};
@@ -70,6 +72,7 @@ enum Purpose {
     Notify(Vec<(CallId, Response)>),
     Stale(CallId, RecoveredStale),
     Recover(CallId, RecoveredStale),
+    Inquire(Asked),
 }
 
 /// Decides for a `Queue`; driven as the worker's engine is.
@@ -83,12 +86,16 @@ pub(crate) struct Producer {
     keyed: Keyed,
     /// Whether it is the turn of jobs with keys, when others wait as well.
     keyed_is_next: bool,
+    /// Calls that found a row held by somebody, and when they ask again.
+    parked: Vec<(Instant, Call)>,
     /// Committed rows whose notification is not sent yet.
     stored: Vec<(CallId, Response)>,
     /// The recovery that goes on: what it has done, and the rows that it found.
     recovery: Option<(CallId, RecoveredStale, Vec<Recovery>)>,
     ready: BTreeSet<String>,
     due: BTreeMap<String, f64>,
+    /// Running jobs that were asked to end.
+    cancelled: BTreeSet<i64>,
     /// After a refused batch its calls go one by one: one of them is at fault, the others are not.
     alone: usize,
     closed: bool,
@@ -107,10 +114,12 @@ impl Producer {
             waiting: Waiting::default(),
             keyed: Keyed::new(seed),
             keyed_is_next: false,
+            parked: Vec::new(),
             stored: Vec::new(),
             recovery: None,
             ready: BTreeSet::new(),
             due: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
             alone: 0,
             closed: false,
             stopped: false,
@@ -155,8 +164,9 @@ impl Producer {
         if self.stopped {
             return None;
         }
+        let parked = self.parked.iter().map(|(at, _)| *at).min();
         let link = if self.wants_link() { self.link.deadline() } else { None };
-        sooner(sooner(self.waiting.deadline(), self.keyed.deadline()), link)
+        sooner(sooner(sooner(self.waiting.deadline(), parked), self.keyed.deadline()), link)
     }
 
     fn advance(&mut self, now: Instant) {
@@ -165,6 +175,7 @@ impl Producer {
             self.drop_link(now, &Fault::deadline());
         }
         self.keyed.pass_time(now);
+        self.unpark(now);
         self.give_up_late_calls(now);
         if self.wants_link() {
             if let Some(epoch) = self.link.connect(now) {
@@ -195,7 +206,7 @@ impl Producer {
     }
 
     fn is_waited_for(&self) -> bool {
-        !self.waiting.is_empty() || !self.keyed.is_empty()
+        !self.waiting.is_empty() || !self.parked.is_empty() || !self.keyed.is_empty()
     }
 
     fn next(&mut self) -> Option<(Statement, Purpose)> {
@@ -230,6 +241,7 @@ impl Producer {
         let Call { id, request, deadline, numbers } = self.waiting.pop()?;
         Some(match request {
             Request::Enqueue(jobs) => Self::copying(Insert { id, jobs, deadline }, numbers),
+            Request::Inquire(inquiry) => Self::inquire(id, inquiry, deadline),
             Request::Probe | Request::Keyed(_) | Request::RecoverStale => {
                 next_recovery(id, RecoveredStale::default(), Vec::new())
             }
@@ -275,6 +287,7 @@ impl Producer {
             (Purpose::Notify(answers), _) => self.answer_all(answers),
             (Purpose::Stale(id, done), Reply::Stale(rows)) => self.found_stale(id, done, rows),
             (Purpose::Recover(id, done), Reply::Recovered(rows)) => self.recovered(id, done, rows),
+            (Purpose::Inquire(asked), Reply::Inquiry(found)) => self.inquired(now, asked, found),
             (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
         }
     }
@@ -314,6 +327,7 @@ impl Producer {
             Purpose::Reserve(insert) => self.insert_failed(now, vec![insert], &fault.clone().not_sent()),
             // The rows are committed. Workers find them when they poll.
             Purpose::Notify(answers) => self.answer_all(answers),
+            Purpose::Inquire(asked) => self.inquiry_failed(now, asked, fault),
             // Nothing is lost by it, and what was put back already is counted nowhere else.
             Purpose::Stale(id, _) | Purpose::Recover(id, _) => {
                 self.answer(id, Err(fault.to_error("recovering expired claims")));

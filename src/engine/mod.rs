@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods)]
 
 mod asking;
+mod cancelling;
 mod claiming;
 mod deadlines;
 mod leases;
@@ -10,6 +11,7 @@ mod purpose;
 mod runs;
 mod settling;
 mod shutdown;
+mod sweeping;
 mod watching;
 mod working;
 
@@ -33,12 +35,14 @@ use crate::report::{Report, ShutdownReport};
 use crate::statement::{Reply, Statement};
 
 use asking::Asking;
+use cancelling::Cancelling;
 use claiming::Claiming;
 use leases::Leases;
 use purpose::Purpose;
 use runs::Runs;
 use settling::Settling;
 use shutdown::Phase;
+use sweeping::Sweeping;
 use watching::Watching;
 
 /// One of the two connections that a worker has, whatever its concurrency.
@@ -154,9 +158,11 @@ pub(crate) struct Engine {
     watch: LinkState<Purpose>,
     runs: Runs,
     asking: Asking,
+    cancelling: Cancelling,
     claiming: Claiming,
     settling: Settling,
     leases: Leases,
+    sweeping: Sweeping,
     watching: Watching,
     report: ShutdownReport,
     outbox: VecDeque<Output>,
@@ -171,9 +177,11 @@ impl Engine {
             watch: LinkState::new(rules.seed.rotate_left(32), now),
             runs: Runs::new(rules.kinds.len()),
             asking: Asking::default(),
+            cancelling: Cancelling::default(),
             claiming: Claiming::new(&rules, now),
             settling: Settling::default(),
             leases: Leases::default(),
+            sweeping: Sweeping::new(&rules, now),
             watching: Watching::default(),
             report: ShutdownReport::default(),
             outbox: VecDeque::new(),

@@ -21,6 +21,9 @@ pub(super) enum Purpose {
     /// Only to hear that the link is alive.
     Pulse,
     Ask(RunId, Ask),
+    Cancellations(Vec<RunId>),
+    /// At most so many jobs.
+    Sweep(i32),
 }
 
 /// What an exchange carried.
@@ -56,6 +59,8 @@ impl Purpose {
             Self::Notify => "notify",
             Self::Pulse => "pulse",
             Self::Ask(..) => "ask",
+            Self::Cancellations(_) => "cancellations",
+            Self::Sweep(_) => "cleanup",
         }
     }
 }

@@ -278,7 +278,11 @@ impl Engine {
     }
 
     pub(super) fn settle_statement(&self, rows: Vec<Settlement>) -> Option<Settle> {
-        (!rows.is_empty()).then(|| Settle { worker: self.rules.worker.clone(), rows })
+        (!rows.is_empty()).then(|| Settle {
+            worker: self.rules.worker.clone(),
+            rows,
+            discard: self.rules.config.discard_completed,
+        })
     }
 
     /// Takes in the server's answers to a batch of results.

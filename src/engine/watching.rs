@@ -119,6 +119,7 @@ impl Engine {
     pub(super) fn listening(&mut self) {
         self.watching.listening = true;
         self.claiming.doubt();
+        self.look_for_cancellations();
     }
 
     /// A hint from a producer or another worker. Foreign kinds cost nothing.
@@ -127,6 +128,10 @@ impl Engine {
             return;
         }
         let news = notification::parse(payload);
+        self.heard_cancelled(&news.cancelled);
+        if !news.is_about_jobs() {
+            return;
+        }
         let ours = match &news.kinds {
             Kinds::All => true,
             Kinds::Some(kinds) => kinds.iter().any(|kind| self.kind_index(kind).is_some()),
@@ -203,9 +208,15 @@ impl Engine {
         if self.rules.listen && !self.watching.listening {
             return Some((Statement::Listen, Purpose::Listen));
         }
+        if let Some(look) = self.next_cancellations() {
+            return Some(look);
+        }
         if let Some(payload) = self.watching.announcement(now) {
             let channel = self.rules.channel.clone();
             return Some((Statement::Notify { channel, payload }, Purpose::Notify));
+        }
+        if let Some(sweep) = self.next_sweep(now) {
+            return Some(sweep);
         }
         let silent = self.watching.pulse_at.is_some_and(|at| at <= now);
         silent.then_some((Statement::Check, Purpose::Pulse))
@@ -216,7 +227,8 @@ impl Engine {
         if self.watching.check != Check::Done {
             return None;
         }
-        let pulse = self.watching.pulse_at.filter(|_| self.watch.is_idle());
-        sooner(self.watch.deadline(), pulse)
+        let sweep = self.sweeping.deadline().filter(|_| self.is_running());
+        let idle = sooner(self.watching.pulse_at, sweep).filter(|_| self.watch.is_idle());
+        sooner(self.watch.deadline(), idle)
     }
 }

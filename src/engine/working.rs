@@ -11,7 +11,7 @@ use crate::link::{Epoch, StatementId};
 use crate::migration::check_version;
 use crate::observer::Event;
 use crate::recovery::PASS;
-use crate::statement::{Promote, Recover, Recovered, Reply, Stale, Statement, Survey};
+use crate::statement::{Finding, Promote, Recover, Recovered, Reply, Stale, Statement, Survey};
 
 impl Engine {
     pub(super) fn connected(&mut self, now: Instant, link: Link, epoch: Epoch) {
@@ -106,6 +106,8 @@ impl Engine {
             Purpose::Renew(_) => self.renewal_failed(now),
             Purpose::Notify => self.watching.announcement_failed(),
             Purpose::Ask(id, ask) => self.ask_failed(id, ask, fault),
+            Purpose::Cancellations(runs) => self.cancellations_failed(&runs),
+            Purpose::Sweep(_) => self.sweep_failed(now),
         }
     }
 
@@ -118,6 +120,7 @@ impl Engine {
                 self.settled(now, settled);
                 if let (Some(wanted), Some(claim)) = (sent.claim, claim) {
                     self.claimed(now, &wanted, claim);
+                    self.settle_early_cancellations();
                 }
             }
             (Purpose::Stale, Reply::Stale(rows)) => self.found_stale(rows),
@@ -131,6 +134,8 @@ impl Engine {
             (Purpose::Listen, Reply::Done) => self.listening(),
             (Purpose::Notify, Reply::Done) | (Purpose::Pulse, Reply::Version { .. }) => {}
             (Purpose::Ask(_, ask), reply) => self.ask_answered(ask, reply),
+            (Purpose::Cancellations(_), Reply::Inquiry(Finding::Cancellations(runs))) => self.cancel_runs(&runs),
+            (Purpose::Sweep(most), Reply::Inquiry(Finding::Deleted(deleted))) => self.swept(now, most, deleted),
             (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
         }
     }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::statement::{NewJobs, Numbers};
+use crate::statement::{Finding, Inquiry, NewJobs, Numbers};
 
 use super::RecoveredStale;
 use super::keyed::{KeyedCall, Round};
@@ -23,16 +23,27 @@ pub(crate) enum Request {
     Keyed(KeyedCall),
     /// Claims whose leases ran out put back.
     RecoverStale,
+    /// This asked or done.
+    Inquire(Inquiry),
 }
 
 /// What a caller gets.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Response {
     Ready,
     /// The ids in the order of the rows.
     Enqueued(Vec<i64>),
     Keyed(Round),
     Recovered(RecoveredStale),
+    Found(Finding),
+}
+
+/// Stored JSON has no equality; tests compare what is seen of it.
+#[cfg(test)]
+impl PartialEq for Response {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
 }
 
 #[derive(Debug)]
@@ -59,6 +70,7 @@ pub(super) fn in_vain(request: &Request) -> Error {
         Request::Enqueue(_) | Request::Keyed(_) => {
             Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"))
         }
+        Request::Inquire(inquiry) => Error::new(ErrorKind::Unavailable, format!("{}: {why}", inquiry.doing())),
         Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
     }
 }

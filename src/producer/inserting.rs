@@ -29,7 +29,7 @@ impl Producer {
             let (more, larger) = match request {
                 Request::Probe => (0, 0),
                 Request::Enqueue(jobs) if jobs.len() < COPY_FROM => (jobs.len(), jobs.bytes()),
-                Request::Enqueue(_) | Request::Keyed(_) | Request::RecoverStale => break,
+                Request::Enqueue(_) | Request::Keyed(_) | Request::RecoverStale | Request::Inquire(_) => break,
             };
             let full = rows + more > MAX_ROWS || bytes + larger > MAX_BYTES || self.alone > 0;
             if more > 0 && !inserts.is_empty() && full {
@@ -43,7 +43,9 @@ impl Producer {
                     inserts.push(Insert { id, jobs, deadline });
                 }
                 Request::Enqueue(_) => self.answer(id, Ok(Response::Enqueued(Vec::new()))),
-                Request::Probe | Request::Keyed(_) | Request::RecoverStale => self.answer(id, Ok(Response::Ready)),
+                Request::Probe | Request::Keyed(_) | Request::RecoverStale | Request::Inquire(_) => {
+                    self.answer(id, Ok(Response::Ready));
+                }
             }
         }
         self.alone = self.alone.saturating_sub(inserts.len());

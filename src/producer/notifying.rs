@@ -17,7 +17,18 @@ impl Producer {
         let mut kinds = std::mem::take(&mut self.ready);
         kinds.extend(std::mem::take(&mut self.due).into_keys());
         let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
-        Statement::Notify { channel: self.channel.clone(), payload: notification::encode(&kinds, due_in) }
+        let cancelled: Vec<i64> = std::mem::take(&mut self.cancelled).into_iter().collect();
+        let payload = if kinds.is_empty() && !cancelled.is_empty() {
+            notification::encode_cancelled(&cancelled)
+        } else {
+            notification::encode_all(&kinds, due_in, &cancelled)
+        };
+        Statement::Notify { channel: self.channel.clone(), payload }
+    }
+
+    /// Whether there is anything that workers have to be told of.
+    pub(super) fn has_news(&self) -> bool {
+        !self.ready.is_empty() || !self.due.is_empty() || !self.cancelled.is_empty()
     }
 
     pub(super) fn announce(&mut self, kind: &str, due_in: f64) {

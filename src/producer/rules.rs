@@ -42,7 +42,7 @@ impl Rules {
     pub(super) fn patience(&self, request: &Request) -> Duration {
         match request {
             Request::Probe => self.timeout.max(DEFAULT_TIMEOUT),
-            Request::Enqueue(_) | Request::Keyed(_) | Request::RecoverStale => self.timeout,
+            Request::Enqueue(_) | Request::Keyed(_) | Request::RecoverStale | Request::Inquire(_) => self.timeout,
         }
     }
 

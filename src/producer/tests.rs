@@ -10,8 +10,11 @@ use crate::Priority;
 use crate::error::ErrorKind;
 use crate::fault::OutcomeKnown;
 use crate::job::RunId;
+use crate::job_info::JobStatus;
 use crate::migration::latest;
-use crate::statement::{NewId, NewJob, NewJobs, Numbers, Recover, Recovered, StaleRow};
+use crate::statement::{
+    Cancel, CancelAnswer, Finding, Inquiry, NewId, NewJob, NewJobs, Numbers, Recover, Recovered, StaleRow,
+};
 
 /// A producer with its clock, its answers and the statement in flight.
 struct Desk {
@@ -462,4 +465,121 @@ fn a_queue_that_tells_nobody_answers_at_the_commit() {
     desk.enqueue(1, 0.0);
     desk.store();
     assert!(desk.answers[&1].is_ok() && desk.in_flight.is_none());
+}
+
+fn inquire(desk: &mut Desk, id: CallId, inquiry: Inquiry) {
+    desk.tell(Input::Call(id, Request::Inquire(inquiry)));
+}
+
+fn cancel(patient: bool) -> Inquiry {
+    Inquiry::Cancel(Cancel { ids: vec![7], statuses: vec![JobStatus::Pending, JobStatus::Claimed], patient })
+}
+
+fn cancelled(answer: CancelAnswer) -> Reply {
+    Reply::Inquiry(Finding::Cancelled(vec![(7, answer)]))
+}
+
+fn notified(desk: &Desk) -> &str {
+    match desk.sent() {
+        Statement::Notify { payload, .. } => payload,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_question_is_asked_between_the_inserts_and_answered_with_what_was_found() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    inquire(&mut desk, 2, Inquiry::Job(7));
+    desk.enqueue(3, 0.0);
+    desk.store();
+    desk.reply(Reply::Done);
+    assert!(matches!(desk.sent(), Statement::Inquiry(Inquiry::Job(7))));
+    desk.reply(Reply::Inquiry(Finding::Job(None)));
+    assert!(matches!(desk.answers[&2], Ok(Response::Found(Finding::Job(None)))));
+    assert_eq!(desk.rows(), 1, "and the next insert goes on");
+}
+
+#[test]
+fn what_concerns_workers_is_told_before_the_answer() {
+    let mut desk = Desk::ready();
+    inquire(&mut desk, 1, cancel(true));
+    desk.reply(cancelled(CancelAnswer::Requested));
+    assert!(desk.answers.is_empty());
+    assert_eq!(notified(&desk), "v1;*;3153600000000;cancel=7");
+    desk.reply(Reply::Done);
+    assert!(desk.answers[&1].is_ok());
+    inquire(&mut desk, 2, Inquiry::ResumeKind("a".into()));
+    desk.reply(Reply::Inquiry(Finding::Switched(true)));
+    assert_eq!(notified(&desk), "v1;a;0");
+    desk.reply(Reply::Done);
+    inquire(&mut desk, 3, cancel(true));
+    desk.reply(cancelled(CancelAnswer::Cancelled));
+    assert!(desk.answers[&3].is_ok(), "nobody waits to hear of a job that was only pending");
+}
+
+#[test]
+fn a_row_that_is_busy_is_asked_for_again_and_others_go_before_it() {
+    let mut desk = Desk::ready();
+    inquire(&mut desk, 1, cancel(true));
+    desk.reply(cancelled(CancelAnswer::Busy));
+    assert!(desk.in_flight.is_none());
+    desk.enqueue(2, 0.0);
+    desk.store();
+    desk.reply(Reply::Done);
+    assert!(desk.answers[&2].is_ok());
+    desk.pass(Duration::from_millis(60));
+    desk.reply(cancelled(CancelAnswer::Finished));
+    assert!(desk.answers[&1].is_ok());
+    inquire(&mut desk, 3, cancel(false));
+    desk.reply(cancelled(CancelAnswer::Busy));
+    assert!(desk.answers[&3].is_ok(), "for many at once busy is an answer");
+}
+
+#[test]
+fn a_row_that_stays_busy_is_given_up_in_the_end() {
+    let mut desk = Desk::ready();
+    inquire(&mut desk, 1, cancel(true));
+    for _ in 0..300 {
+        if desk.in_flight.is_some() {
+            desk.reply(cancelled(CancelAnswer::Busy));
+        }
+        desk.pass(Duration::from_millis(50));
+    }
+    assert_eq!(desk.failure(1), ErrorKind::Unavailable);
+    desk.tell(Input::Closed);
+    assert!(desk.stopped);
+}
+
+#[test]
+fn a_question_whose_answer_was_lost_is_asked_again_and_a_deed_is_not() {
+    let mut desk = Desk::ready();
+    inquire(&mut desk, 1, Inquiry::Stats);
+    inquire(&mut desk, 2, cancel(true));
+    let lose = |desk: &mut Desk| {
+        desk.in_flight = None;
+        desk.tell(Input::Lost(desk.epoch, Fault::link("cut")));
+        desk.pass(Duration::from_secs(1));
+        desk.tell(Input::Connected(desk.epoch));
+    };
+    lose(&mut desk);
+    assert!(matches!(desk.sent(), Statement::Inquiry(Inquiry::Stats)));
+    desk.reply(Reply::Inquiry(Finding::PausedKinds(Vec::new())));
+    lose(&mut desk);
+    assert_eq!(desk.failure(2), ErrorKind::Unknown);
+    assert!(!desk.answers[&2].as_ref().unwrap_err().is_retryable());
+}
+
+#[test]
+fn a_deed_that_was_surely_not_done_is_tried_again_until_its_time_is_over() {
+    let mut desk = Desk::ready();
+    inquire(&mut desk, 1, cancel(true));
+    desk.refuse(FaultKind::Transient);
+    desk.pass(Duration::from_secs(1));
+    desk.refuse(FaultKind::Transient);
+    desk.pass(Duration::from_secs(10));
+    assert_eq!(desk.failure(1), ErrorKind::Unavailable);
+    inquire(&mut desk, 2, cancel(true));
+    desk.refuse(FaultKind::Statement);
+    assert_eq!(desk.failure(2), ErrorKind::Database);
 }

@@ -77,6 +77,6 @@ pub(super) fn weight(request: &Request) -> usize {
     match request {
         Request::Enqueue(jobs) => JOB + jobs.bytes() + JOB * jobs.len(),
         Request::Keyed(call) => call.keyed.weight(),
-        Request::Probe | Request::RecoverStale => JOB,
+        Request::Probe | Request::RecoverStale | Request::Inquire(_) => JOB,
     }
 }

@@ -14,7 +14,9 @@
 --   looked_for float8: seconds until the rows were found and locked
 -- {head} looks through one kind: parts/head.sql, or parts/head_from.sql while that takes long.
 -- Locks: FOR NO KEY UPDATE SKIP LOCKED on exactly the rows it returns; never waits.
--- Index: live_ready (one probe per kind), then TIDs; live_lease (one probe); payload_pkey for large payloads only.
+-- Kinds that are paused are left alone.
+-- Index: live_ready (one probe per kind), then TIDs; live_lease (one probe); payload_pkey for large payloads only;
+--   kind_state_pkey, all of it: the paused kinds.
 -- Traps: "state + 0" keeps the planner off live_ready in the lock step (and is the re-check when another worker was
 --   faster); the LIMIT is above the lock; ARRAY(...) makes the lock step run once; a ctid is only used inside the
 --   statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended.
@@ -23,6 +25,7 @@ WITH peek AS MATERIALIZED (
   FROM unnest($3::text[], $4::int[]) WITH ORDINALITY k (kind, room, nth)
   CROSS JOIN LATERAL (
     {head}) c
+  WHERE k.kind <> ALL (ARRAY(SELECT p.kind FROM {schema}.kind_state p WHERE p.paused_at IS NOT NULL ORDER BY p.kind))
   ORDER BY c.priority, c.created_at, c.id
   LIMIT $6::int + $7::int)
 UPDATE {schema}.live j SET

@@ -4,6 +4,7 @@
 --   $4 outcomes smallint[]  3 completed 4 dead 5 cancelled | 6 retried 7 paused 8 released
 --   $5 delays float8[]      seconds until it may run again (6, 7; 0: ready at once)
 --   $6 notes text[]  $7 attachments json[]  $8 carries json[] (stored by 4, 6, 7; NULL: keep the stored one)
+--   $9 discard bool         completed jobs are deleted, with payload and journal, instead of kept in finished
 -- A job that was asked to be cancelled ends as cancelled, whatever its run says except completed.
 -- Rows: one per run of the input: job, run, answer
 --   0 accepted
@@ -33,7 +34,11 @@ stored AS (
     claimed_by, dedup_key, payload, carry, note, attachment)
   SELECT id, created_at, visible_at, run_count, failure_count + (event = 4)::int, priority, event, event, kind,
     claimed_by, dedup_key, payload, CASE event WHEN 4 THEN coalesce(new_carry, carry) ELSE carry END, note, attachment
-  FROM gone),
+  FROM gone WHERE event > 3 OR NOT $9::bool),
+bodies AS (
+  DELETE FROM {schema}.payload p USING gone g WHERE $9::bool AND g.event = 3 AND p.job_id = g.id),
+entries AS (
+  DELETE FROM {schema}.journal e USING gone g WHERE $9::bool AND g.event = 3 AND e.job_id = g.id),
 back AS (
   UPDATE {schema}.live j SET
     state            = CASE WHEN h.event < 8 AND h.delay > 0 THEN 1 ELSE 0 END,
@@ -67,5 +72,8 @@ SELECT r.id AS job, r.run_count AS run,
        WHEN EXISTS (
          SELECT 1 FROM {schema}.journal e
          WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text AND e.event = 3) THEN 4
+       -- Nothing is left of a job that was discarded.
+       WHEN $9::bool AND r.outcome = 3 AND NOT EXISTS (SELECT 1 FROM {schema}.live l WHERE l.id = r.id)
+         AND NOT EXISTS (SELECT 1 FROM {schema}.finished f WHERE f.id = r.id) THEN 3
        ELSE 1 END::smallint AS answer
 FROM result r

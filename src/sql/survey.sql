@@ -2,17 +2,19 @@
 --   $1 kinds text[]  those below their cap
 --   $2 worker text
 --   $3 look_back float8    seconds (as stale.sql), for due and stale
--- Rows: one: ready bool   one of these kinds is claimable now
+-- Rows: one: ready bool   one of these kinds is claimable now: it has a ready job and is not paused
 --   due bool              a scheduled one is due already: promote
 --   stale bool            a claim of another worker has run out: recover
 --   next_due float8       seconds until the next scheduled one is due (NULL: none)
 --   next_expiry float8    seconds until the next lease of another worker ends (NULL: none)
--- Locks: none.  Index: live_ready, live_scheduled (two probes), live_lease (two probes).
+-- Locks: none.  Index: live_ready, live_scheduled (two probes), live_lease (two probes); kind_state_pkey, all of it.
 SELECT EXISTS (
          SELECT 1 FROM unnest($1::text[]) k (kind)
          CROSS JOIN LATERAL (
            SELECT 1 FROM {schema}.live r WHERE r.state = 0 AND r.kind = k.kind
-           ORDER BY r.kind, r.priority, r.created_at, r.id LIMIT 1) r) AS ready,
+           ORDER BY r.kind, r.priority, r.created_at, r.id LIMIT 1) r
+         WHERE k.kind <> ALL (
+           ARRAY(SELECT p.kind FROM {schema}.kind_state p WHERE p.paused_at IS NOT NULL ORDER BY p.kind))) AS ready,
        EXISTS (
          SELECT 1 FROM unnest($1::text[]) k (kind)
          CROSS JOIN LATERAL (

@@ -3,6 +3,8 @@
 #![deny(clippy::disallowed_methods)]
 
 mod copy;
+mod finding;
+mod inquiry;
 mod inside;
 mod keyed;
 mod reply;
@@ -15,6 +17,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 pub(crate) use copy::{CopyJobs, Encoded};
+pub(crate) use finding::{CancelAnswer, Deleted, Finding, FoundJobs, FoundJournal, RequeueAnswer};
+pub(crate) use inquiry::{Cancel, CleanupBatch, Find, Inquiry, Requeue};
 pub(crate) use inside::Inside;
 pub(crate) use keyed::{Candidate, Decision, EnqueueKeyed, Found, KeyedAnswer, KeyedJob, Stance};
 pub(crate) use reply::{
@@ -88,6 +92,7 @@ pub(crate) enum Statement {
         channel: String,
         payload: String,
     },
+    Inquiry(Inquiry),
     Check,
     Listen,
 }
@@ -119,6 +124,7 @@ impl Statement {
             Self::Notify { channel, payload } => {
                 one(Text::Notify, vec![Box::new(channel.clone()), Box::new(payload.clone())])
             }
+            Self::Inquiry(inquiry) => inquiry.commands(),
             Self::Check => one(Text::Check, Vec::new()),
             Self::Listen => one(Text::Listen, Vec::new()),
         }
@@ -132,11 +138,16 @@ impl Statement {
         if let Self::Copy(copy) = self {
             return Ok(Reply::Enqueued(copy.ids()));
         }
+        if let Self::Inquiry(inquiry) = self {
+            return finding::read(inquiry, results).map(Reply::Inquiry);
+        }
         let [rows] = results else {
             return Err(ReadError::new(format!("{} results of one command", results.len())));
         };
         match self {
-            Self::Exchange { .. } | Self::Copy(_) | Self::Notify { .. } | Self::Listen => Ok(Reply::Done),
+            Self::Exchange { .. } | Self::Copy(_) | Self::Inquiry(_) | Self::Notify { .. } | Self::Listen => {
+                Ok(Reply::Done)
+            }
             Self::Stale(_) => reply::stale(rows),
             Self::Recover(_) => reply::recovered(rows),
             Self::Promote(_) => reply::promoted(rows),
@@ -173,6 +184,7 @@ impl Statement {
             Self::Checkpoint(_) => "checkpoint",
             Self::History(_) => "history",
             Self::Notify { .. } => "notify",
+            Self::Inquiry(inquiry) => inquiry.name(),
             Self::Check => "check",
             Self::Listen => "listen",
         }

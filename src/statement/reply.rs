@@ -12,6 +12,7 @@ use crate::job::{ClaimedJob, Json, RunId};
 use crate::journal::{JournalEntry, JournalEvent};
 use crate::text::chain;
 
+use super::finding::Finding;
 use super::keyed::KeyedAnswer;
 
 #[derive(Debug)]
@@ -50,6 +51,7 @@ pub(crate) enum Reply {
         version: i32,
         compatible_from: i32,
     },
+    Inquiry(Finding),
     Done,
 }
 
@@ -312,7 +314,7 @@ pub(super) fn history(rows: &[Row]) -> Result<Reply, ReadError> {
     Ok(Reply::History(rows.iter().rev().filter_map(read).collect()))
 }
 
-fn journal_entry(row: &Row) -> Result<JournalEntry, ReadError> {
+pub(super) fn journal_entry(row: &Row) -> Result<JournalEntry, ReadError> {
     let (run, event): (i32, i16) = (get(row, "run_no")?, get(row, "event")?);
     Ok(JournalEntry {
         run_count: u32::try_from(run).map_err(|_| ReadError::new(format!("run_no is {run}")))?,
@@ -333,18 +335,18 @@ pub(super) fn each<T>(rows: &[Row], read: impl Fn(&Row) -> Result<T, ReadError>)
     rows.iter().map(read).collect()
 }
 
-fn only(rows: &[Row]) -> Result<&Row, ReadError> {
+pub(super) fn only(rows: &[Row]) -> Result<&Row, ReadError> {
     match rows {
         [row] => Ok(row),
         _ => Err(ReadError::new(format!("{} rows instead of one", rows.len()))),
     }
 }
 
-fn run_id(row: &Row) -> Result<RunId, ReadError> {
+pub(super) fn run_id(row: &Row) -> Result<RunId, ReadError> {
     Ok(RunId { job: get(row, "id")?, run: get(row, "run_count")? })
 }
 
-fn count(row: &Row, name: &str) -> Result<u64, ReadError> {
+pub(super) fn count(row: &Row, name: &str) -> Result<u64, ReadError> {
     let count: i64 = get(row, name)?;
     u64::try_from(count).map_err(|_| ReadError::new(format!("{name} is {count}")))
 }

@@ -185,6 +185,8 @@ impl History {
 pub(crate) struct Settle {
     pub(crate) worker: Arc<str>,
     pub(crate) rows: Vec<Settlement>,
+    /// Completed jobs are deleted instead of kept.
+    pub(crate) discard: bool,
 }
 
 /// What became of one run.
@@ -214,6 +216,7 @@ impl Settle {
             column(&rows, |row| row.note.as_deref()),
             column(&rows, |row| row.attachment.as_deref().map(AsJson)),
             column(&rows, |row| row.carry.as_deref().map(AsJson)),
+            Box::new(self.discard),
         ]
     }
 }

@@ -12,8 +12,11 @@ mod claiming;
 #[path = "../../tests/cluster/mod.rs"]
 mod cluster;
 mod completing;
+mod controlling;
+mod discarding;
 mod enqueue_function;
 mod enqueueing;
+mod finding;
 mod migrating;
 mod plans;
 mod recovering;
@@ -35,7 +38,9 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::Priority;
 use crate::database::SchemaName;
+use crate::filter::JobFilter;
 use crate::job::{ClaimedJob, Json, RunId};
+use crate::job_info::JobStatus;
 use crate::migration;
 
 const ME: &str = "here:1:me";
@@ -131,6 +136,13 @@ impl Db {
     /// Lets the leases of all claims run out.
     fn expire(&mut self) {
         self.run("UPDATE {schema}.live SET claim_expires_at = now() - interval '5 s' WHERE state = 2");
+    }
+
+    fn inquire(&mut self, inquiry: Inquiry) -> Finding {
+        match self.ask(&Statement::Inquiry(inquiry)) {
+            Reply::Inquiry(found) => found,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Asks for a running job to be cancelled, as a queue would.
@@ -277,12 +289,18 @@ fn claim(worker: &str) -> Claim {
     }
 }
 
+/// As deep as any.
+fn find(filter: JobFilter, statuses: &[JobStatus]) -> Find {
+    let content = !filter.without_content;
+    Find { filter: filter.into(), statuses: statuses.to_vec(), below: i64::MAX, look: 20_000, most: 1_000, content }
+}
+
 fn ids(reply: &ClaimReply) -> Vec<i64> {
     reply.jobs.iter().map(|job| job.id.job).collect()
 }
 
 fn settlement(worker: &str, rows: Vec<Settlement>) -> Statement {
-    Statement::Exchange { settle: Some(Settle { worker: worker.into(), rows }), claim: None }
+    Statement::Exchange { settle: Some(Settle { worker: worker.into(), rows, discard: false }), claim: None }
 }
 
 fn bare(id: RunId, outcome: Ending) -> Settlement {

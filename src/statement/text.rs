@@ -30,11 +30,23 @@ pub(crate) enum Text {
     Notify,
     Check,
     Listen,
+    Job,
+    Find,
+    Journal,
+    Stats,
+    Cancel,
+    LockKeys,
+    Requeue,
+    PauseKind,
+    ResumeKind,
+    PausedKinds,
+    Cleanup,
+    Cancellations,
 }
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
@@ -56,6 +68,18 @@ impl Text {
         Self::Notify,
         Self::Check,
         Self::Listen,
+        Self::Job,
+        Self::Find,
+        Self::Journal,
+        Self::Stats,
+        Self::Cancel,
+        Self::LockKeys,
+        Self::Requeue,
+        Self::PauseKind,
+        Self::ResumeKind,
+        Self::PausedKinds,
+        Self::Cleanup,
+        Self::Cancellations,
     ];
 
     #[cfg(test)]
@@ -82,6 +106,18 @@ impl Text {
             Self::Notify => "notify",
             Self::Check => "check",
             Self::Listen => "listen",
+            Self::Job => "job",
+            Self::Find => "find",
+            Self::Journal => "journal",
+            Self::Stats => "stats",
+            Self::Cancel => "cancel",
+            Self::LockKeys => "lock_keys",
+            Self::Requeue => "requeue",
+            Self::PauseKind => "pause_kind",
+            Self::ResumeKind => "resume_kind",
+            Self::PausedKinds => "paused_kinds",
+            Self::Cleanup => "cleanup",
+            Self::Cancellations => "cancellations",
         }
     }
 
@@ -108,6 +144,18 @@ impl Text {
             Self::Notify => include_str!("../sql/notify.sql"),
             Self::Check => include_str!("../sql/check.sql"),
             Self::Listen => include_str!("../sql/listen.sql"),
+            Self::Job => include_str!("../sql/job.sql"),
+            Self::Find => include_str!("../sql/find.sql"),
+            Self::Journal => include_str!("../sql/journal.sql"),
+            Self::Stats => include_str!("../sql/stats.sql"),
+            Self::Cancel => include_str!("../sql/cancel.sql"),
+            Self::LockKeys => include_str!("../sql/lock_keys.sql"),
+            Self::Requeue => include_str!("../sql/requeue.sql"),
+            Self::PauseKind => include_str!("../sql/pause_kind.sql"),
+            Self::ResumeKind => include_str!("../sql/resume_kind.sql"),
+            Self::PausedKinds => include_str!("../sql/paused_kinds.sql"),
+            Self::Cleanup => include_str!("../sql/cleanup.sql"),
+            Self::Cancellations => include_str!("../sql/cancellations.sql"),
         })
     }
 }

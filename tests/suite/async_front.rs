@@ -13,7 +13,7 @@ use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
 use crate::suite::effects::sessions::connect;
 use crate::suite::front::{
-    Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
+    Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, controlled, queue_configured,
 };
 use crate::suite::lab::Lab;
 use crate::suite::probe::{Kind, for_kind};
@@ -148,6 +148,12 @@ struct Handle {
     queue: Queue,
 }
 
+macro_rules! completed {
+    ($handle:ident, $method:ident($($argument:expr),*)) => {
+        $handle.executor.complete($handle.queue.$method($($argument),*))
+    };
+}
+
 impl Producer for Handle {
     fn enqueue(&self, job: Job) -> Result<Enqueued, Error> {
         for_kind!(job.kind, T => {
@@ -188,4 +194,6 @@ impl Producer for Handle {
             said
         })
     }
+
+    controlled!(completed);
 }

@@ -11,7 +11,7 @@ use venturi::blocking::{Queue, Worker, migrate};
 use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
 use crate::suite::front::{
-    Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, queue_configured,
+    Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, controlled, queue_configured,
 };
 use crate::suite::lab::Lab;
 use crate::suite::probe::{Kind, LONGEST, for_kind};
@@ -84,6 +84,12 @@ struct Handle {
     queue: Queue,
 }
 
+macro_rules! called {
+    ($handle:ident, $method:ident($($argument:expr),*)) => {
+        $handle.front.call(|| $handle.queue.$method($($argument),*))
+    };
+}
+
 impl Producer for Handle {
     fn enqueue(&self, job: Job) -> Result<Enqueued, Error> {
         self.front.call(|| {
@@ -127,4 +133,6 @@ impl Producer for Handle {
         // A client of the blocking kind must not be used inside an async task.
         thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
     }
+
+    controlled!(called);
 }

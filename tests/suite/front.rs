@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use venturi::{CancellationToken, Database, Enqueued, Error, Priority, RecoveredStale, ShutdownReport, Submit, Task};
+use venturi::{
+    CancelOutcome, CancellationToken, CancelledAll, Cleaned, Cleanup, Cursor, Database, Enqueued, Error, JobFilter,
+    JobInfo, JobPage, JournalPage, PausedKind, Priority, RecoveredStale, RequeueOutcome, RequeuedAll, ShutdownReport,
+    Stats, Submit, Task,
+};
 
 use super::lab::Lab;
 use super::probe::{Kind, Script};
@@ -57,6 +61,30 @@ pub(crate) trait Producer: Send + Sync {
 
     /// Goes through these steps with a client of the application's in this schema; what each enqueue said.
     fn visit(&self, url: &str, schema: &str, lab: &Lab, steps: Vec<Inside>) -> Vec<Result<Vec<Enqueued>, Error>>;
+
+    fn job(&self, id: i64) -> Result<Option<JobInfo>, Error>;
+
+    fn jobs(&self, filter: JobFilter) -> Result<JobPage, Error>;
+
+    fn journal(&self, id: i64, after: Option<Cursor>) -> Result<JournalPage, Error>;
+
+    fn stats(&self) -> Result<Stats, Error>;
+
+    fn cleanup(&self, criteria: Cleanup) -> Result<Cleaned, Error>;
+
+    fn cancel(&self, id: i64) -> Result<CancelOutcome, Error>;
+
+    fn cancel_all(&self, filter: JobFilter) -> Result<CancelledAll, Error>;
+
+    fn requeue(&self, id: i64) -> Result<RequeueOutcome, Error>;
+
+    fn requeue_all(&self, filter: JobFilter) -> Result<RequeuedAll, Error>;
+
+    fn pause_kind(&self, kind: &str) -> Result<bool, Error>;
+
+    fn resume_kind(&self, kind: &str) -> Result<bool, Error>;
+
+    fn paused_kinds(&self) -> Result<Vec<PausedKind>, Error>;
 }
 
 /// What an application does with its own client.
@@ -70,6 +98,60 @@ pub(crate) enum Inside {
     Open(&'static str),
     Wait(&'static str),
 }
+
+/// Passes the calls of the history and of control on to a queue; the macro given calls a method of it.
+macro_rules! controlled {
+    ($call:ident) => {
+        fn job(&self, id: i64) -> Result<Option<venturi::JobInfo>, Error> {
+            $call!(self, job(id.into()))
+        }
+
+        fn jobs(&self, filter: venturi::JobFilter) -> Result<venturi::JobPage, Error> {
+            $call!(self, jobs(filter))
+        }
+
+        fn journal(&self, id: i64, after: Option<venturi::Cursor>) -> Result<venturi::JournalPage, Error> {
+            $call!(self, journal(id.into(), after))
+        }
+
+        fn stats(&self) -> Result<venturi::Stats, Error> {
+            $call!(self, stats())
+        }
+
+        fn cleanup(&self, criteria: venturi::Cleanup) -> Result<venturi::Cleaned, Error> {
+            $call!(self, cleanup(criteria))
+        }
+
+        fn cancel(&self, id: i64) -> Result<venturi::CancelOutcome, Error> {
+            $call!(self, cancel(id.into()))
+        }
+
+        fn cancel_all(&self, filter: venturi::JobFilter) -> Result<venturi::CancelledAll, Error> {
+            $call!(self, cancel_all(filter))
+        }
+
+        fn requeue(&self, id: i64) -> Result<venturi::RequeueOutcome, Error> {
+            $call!(self, requeue(id.into()))
+        }
+
+        fn requeue_all(&self, filter: venturi::JobFilter) -> Result<venturi::RequeuedAll, Error> {
+            $call!(self, requeue_all(filter))
+        }
+
+        fn pause_kind(&self, kind: &str) -> Result<bool, Error> {
+            $call!(self, pause_kind(kind))
+        }
+
+        fn resume_kind(&self, kind: &str) -> Result<bool, Error> {
+            $call!(self, resume_kind(kind))
+        }
+
+        fn paused_kinds(&self) -> Result<Vec<venturi::PausedKind>, Error> {
+            $call!(self, paused_kinds())
+        }
+    };
+}
+pub(crate) use controlled;
 
 /// A job to be enqueued.
 #[derive(Clone, Debug)]
@@ -157,6 +239,8 @@ pub(crate) struct WorkerSpec {
     pub(crate) panics_are_final: bool,
     pub(crate) undecodable_is_final: bool,
     pub(crate) claimed_by: Option<String>,
+    pub(crate) retain_cancelled: Option<Duration>,
+    pub(crate) discard_completed: bool,
 }
 
 impl Default for WorkerSpec {
@@ -179,6 +263,8 @@ impl Default for WorkerSpec {
             panics_are_final: false,
             undecodable_is_final: false,
             claimed_by: None,
+            retain_cancelled: None,
+            discard_completed: false,
         }
     }
 }
@@ -234,6 +320,12 @@ macro_rules! configured {
         }
         if let Some(name) = &spec.claimed_by {
             builder = builder.claimed_by(name.as_str());
+        }
+        if let Some(age) = spec.retain_cancelled {
+            builder = builder.retain_cancelled(age);
+        }
+        if spec.discard_completed {
+            builder = builder.discard_completed();
         }
         builder
     }};

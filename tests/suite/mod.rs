@@ -204,6 +204,25 @@
 //! | a cap can be given with it | `a_cap_holds_within_each_worker` |
 //! | `run` works until the signal, drains and returns | `a_stopping_worker_lets_its_handlers_end_and_claims_nothing_more` |
 //! | the example of the model | the doctests of both front-ends |
+//!
+//! ## Control and history
+//!
+//! | what is asked | shown by |
+//! |---|---|
+//! | cancel: pending at once | `a_pending_job_is_cancelled_at_once`, `a_job_whose_row_is_held_is_cancelled_when_it_is_free` |
+//! | … running: within a second, at the latest by the next renewal | `a_running_job_hears_within_a_second_that_it_shall_end`, `engine::a_cancellation_whose_notification_was_lost_is_found_by_the_next_renewal` |
+//! | … at no cost to others | `engine::cancellations_of_other_workers_cost_a_worker_nothing` |
+//! | … completed if it completes, else cancelled | `a_job_that_completes_although_it_is_cancelled_is_completed` |
+//! | requeue: runs go on, failures are forgiven | `a_dead_job_that_is_requeued_runs_at_once_with_a_fresh_budget`, `statement::a_requeued_job_keeps_its_runs_and_forgets_its_failures` |
+//! | … a dedup key that is taken | `a_requeued_job_whose_key_is_taken_stays_as_it_is`, `statement::a_key_that_is_being_enqueued_is_busy` |
+//! | pause and resume a kind | `a_paused_kind_waits_and_a_resumed_one_starts_at_once`, `a_paused_kind_keeps_an_idle_worker_idle` |
+//! | by filter, in batches | `many_jobs_are_cancelled_and_requeued_by_filter`, `running_jobs_are_cancelled_by_filter`, `errand::what_is_done_to_many_is_done_in_batches_and_added_up` |
+//! | a job, its journal | `a_job_can_be_looked_at_in_every_state`, `a_long_journal_comes_in_pages` |
+//! | pages without gap or repetition | `a_listing_goes_on_where_it_ended_whatever_happens_meanwhile`, `errand::pages_follow_each_other_without_a_gap_and_the_last_one_says_so` |
+//! | filters, limits, nonsense | `a_listing_shows_what_fits`, `a_row_that_makes_no_sense_hides_no_other`, `errand::input_that_cannot_be_meant_is_refused_before_anything_is_asked` |
+//! | counts of one instant | `counts_tell_what_there_is_of_each_kind`, `statement::counts_are_of_one_instant_and_by_kind` |
+//! | cleanup and retention | `old_jobs_are_deleted_by_status_and_age`, `a_worker_may_delete_old_jobs_by_itself`, `a_worker_may_keep_no_completed_jobs`, `engine::sweeping_delays_no_claim` |
+//! | bounded beside a million finished jobs | `statement::history_costs_what_it_returns_beside_a_million_finished_jobs` |
 
 #![allow(dead_code, unused_imports, reason = "each mount uses a part of this module")]
 #![allow(
@@ -237,9 +256,11 @@ pub(crate) mod bad_input;
 pub(crate) mod claiming;
 pub(crate) mod context;
 pub(crate) mod contract;
+pub(crate) mod control;
 pub(crate) mod enqueueing;
 #[cfg(feature = "async")]
 pub(crate) mod futures;
+pub(crate) mod history;
 pub(crate) mod leases;
 pub(crate) mod lost_replies;
 pub(crate) mod merging;
@@ -398,6 +419,20 @@ macro_rules! bodies {
                 a_key_that_another_transaction_has_keeps_only_its_own_callers_waiting,
                 what_sql_enqueues_is_merged_like_everything_else,
             ]
+            control: [
+                a_job_whose_row_is_held_is_cancelled_when_it_is_free,
+                a_requeued_job_whose_key_is_taken_stays_as_it_is,
+                a_paused_kind_keeps_an_idle_worker_idle,
+                many_jobs_are_cancelled_and_requeued_by_filter,
+                running_jobs_are_cancelled_by_filter,
+            ]
+            history: [
+                a_listing_shows_what_fits,
+                a_row_that_makes_no_sense_hides_no_other,
+                a_long_journal_comes_in_pages,
+                old_jobs_are_deleted_by_status_and_age,
+                a_worker_may_delete_old_jobs_by_itself,
+            ]
             bad_input: [
                 without_a_server_a_call_says_so_and_a_worker_waits,
                 a_wrong_password_is_an_error_that_names_no_password,
@@ -498,6 +533,19 @@ macro_rules! bodies {
                 many_keys_in_opposite_orders_end_in_one_job_for_each,
                 a_merge_while_the_job_runs_and_pauses_loses_nothing,
                 sixteen_producers_and_four_workers_count_exactly,
+            ]
+            control: [
+                a_pending_job_is_cancelled_at_once,
+                a_running_job_hears_within_a_second_that_it_shall_end,
+                a_job_that_completes_although_it_is_cancelled_is_completed,
+                a_dead_job_that_is_requeued_runs_at_once_with_a_fresh_budget,
+                a_paused_kind_waits_and_a_resumed_one_starts_at_once,
+            ]
+            history: [
+                a_job_can_be_looked_at_in_every_state,
+                a_listing_goes_on_where_it_ended_whatever_happens_meanwhile,
+                counts_tell_what_there_is_of_each_kind,
+                a_worker_may_keep_no_completed_jobs,
             ]
             bad_input: [
                 no_time_at_all_is_as_little_as_is_possible,

@@ -6,6 +6,7 @@ mod claiming;
 mod contract;
 mod contract_threads;
 mod contract_trouble;
+mod control;
 mod measuring;
 mod reliability;
 mod server;

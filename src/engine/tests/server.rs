@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
 use crate::statement::{
-    Checkpoint, Claim, ClaimReply, Ending, Held, Promote, Recover, Recovered, Renew, Reply, Settle, Settled,
-    Settlement, Stale, StaleRow, Statement, Survey, SurveyReply,
+    Checkpoint, Claim, ClaimReply, CleanupBatch, Deleted, Ending, Finding, Held, Inquiry, Promote, Recover, Recovered,
+    Renew, Reply, Settle, Settled, Settlement, Stale, StaleRow, Statement, Survey, SurveyReply,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub(super) struct Row {
     pub(super) run_count: i32,
     pub(super) failures: i32,
     pub(super) carry: Option<String>,
+    pub(super) cancel_requested: bool,
 }
 
 /// An entry that ends a run: which run, whose, and how.
@@ -52,6 +53,9 @@ pub(super) struct Server {
     pub(super) full_look: f64,
     /// Rows that transactions of handlers hold, with completions that are not committed yet.
     pub(super) locked: BTreeSet<i64>,
+    /// Old finished jobs that cleanups find.
+    pub(super) to_delete: u64,
+    pub(super) sweeps: Vec<(Duration, CleanupBatch)>,
     next_id: i64,
 }
 
@@ -80,6 +84,7 @@ impl Server {
             run_count: 0,
             failures: 0,
             carry: None,
+            cancel_requested: false,
         };
         self.live.insert(self.next_id, row);
         self.next_id
@@ -103,6 +108,7 @@ impl Server {
                 self.notifications.push(payload.clone());
                 Reply::Done
             }
+            Statement::Inquiry(inquiry) => Reply::Inquiry(self.inquire(inquiry)),
             Statement::Check => {
                 let version = crate::migration::latest();
                 Reply::Version { version, compatible_from: 1 }
@@ -113,6 +119,34 @@ impl Server {
             | Statement::Reserve(_)
             | Statement::Copy(_) => Reply::Done,
         }
+    }
+
+    fn inquire(&mut self, inquiry: &Inquiry) -> Finding {
+        match inquiry {
+            Inquiry::Cancellations { worker, runs } => {
+                let asked = |id: &&RunId| self.live.get(&id.job).is_some_and(|row| row.cancel_requested);
+                let ours = |id: &&RunId| {
+                    let row = self.live.get(&id.job);
+                    row.is_some_and(|row| {
+                        row.run_count == id.run && matches!(&row.state, State::Claimed { by, .. } if **by == **worker)
+                    })
+                };
+                Finding::Cancellations(runs.iter().filter(ours).filter(asked).copied().collect())
+            }
+            Inquiry::Cleanup(batch) => {
+                self.sweeps.push((self.now, batch.clone()));
+                let jobs = self.to_delete.min(u64::from(batch.most.unsigned_abs()));
+                self.to_delete -= jobs;
+                Finding::Deleted(Deleted { jobs, reached: (jobs > 0).then_some(1.0) })
+            }
+            other => panic!("no worker asks {other:?}"),
+        }
+    }
+
+    /// What a queue does to a running job; says whether it runs.
+    pub(super) fn request_cancel(&mut self, job: i64) -> bool {
+        let running = self.live.get_mut(&job).filter(|row| matches!(row.state, State::Claimed { .. }));
+        running.map(|row| row.cancel_requested = true).is_some()
     }
 
     fn claim(&mut self, claim: &Claim) -> ClaimReply {
@@ -181,18 +215,20 @@ impl Server {
         if self.locked.contains(&it.id.job) {
             return Settled::Busy;
         }
-        self.journal.push(Entry { id: it.id, by: worker.to_owned(), what: it.outcome.name() });
+        let cancelled = self.live.get(&it.id.job).is_some_and(|row| row.cancel_requested);
+        let outcome = if cancelled && it.outcome != Ending::Completed { Ending::Cancelled } else { it.outcome };
+        self.journal.push(Entry { id: it.id, by: worker.to_owned(), what: outcome.name() });
         let row = self.live.get_mut(&it.id.job).unwrap();
-        row.failures += i32::from(matches!(it.outcome, Ending::Dead | Ending::Retried));
-        match it.outcome {
+        row.failures += i32::from(matches!(outcome, Ending::Dead | Ending::Retried));
+        match outcome {
             Ending::Completed | Ending::Dead | Ending::Cancelled => {
                 let row = self.live.remove(&it.id.job).unwrap();
-                self.finished.insert(it.id.job, (row, it.outcome.name()));
+                self.finished.insert(it.id.job, (row, outcome.name()));
             }
             Ending::Retried | Ending::Paused | Ending::Released => {
                 row.state = if it.delay > 0.0 { State::Scheduled } else { State::Ready };
                 row.visible = now + Duration::from_secs_f64(it.delay);
-                if it.outcome != Ending::Released {
+                if outcome != Ending::Released {
                     row.carry = it.carry.as_ref().map(|json| json.get().to_owned()).or(row.carry.take());
                 }
             }
@@ -297,7 +333,7 @@ impl Server {
             match &mut row.state {
                 State::Claimed { by, expires } if **by == *renew.worker && row.run_count == id.run => {
                     *expires = now + Duration::from_secs_f64(*lease);
-                    done.push((*id, false));
+                    done.push((*id, row.cancel_requested));
                 }
                 _ => {}
             }

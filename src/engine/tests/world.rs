@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::server::{Server, State};
 use crate::backoff::mix;
+use crate::cancellation::CancelReason;
 use crate::config::Config;
 use crate::engine::{Engine, Input, Link, Output, Rules};
 use crate::error::Error;
@@ -88,6 +89,7 @@ pub(super) struct Node {
     wake_at: Option<Instant>,
     pub(super) statements: Vec<(Duration, &'static str)>,
     pub(super) events: Vec<Event>,
+    pub(super) cancels: Vec<(Duration, RunId, CancelReason)>,
     /// The states of stopping with the time of each entry, and the futures and threads that were going.
     pub(super) states: Vec<(Duration, &'static str, usize, usize)>,
     pub(super) stopped: Option<(Duration, Result<ShutdownReport, Error>)>,
@@ -185,6 +187,7 @@ impl World {
             wake_at: None,
             statements: Vec::new(),
             events: Vec::new(),
+            cancels: Vec::new(),
             states: Vec::new(),
             stopped: None,
             caps: kinds.iter().map(|rule| rule.cap).collect(),
@@ -346,7 +349,10 @@ impl World {
             }
             Output::Execute(link, id, statement) => self.send(node, link, id, statement),
             Output::Start(start) => self.start(node, start),
-            Output::Cancel(id, _) => self.cancel(node, id),
+            Output::Cancel(id, reason) => {
+                self.nodes[node].cancels.push((self.time, id, reason));
+                self.cancel(node, id);
+            }
             Output::Abort(id) => self.abort(node, id),
             Output::Observe(event) => self.observe(node, event),
             Output::Stopped(result) => self.nodes[node].stopped = Some((self.time, result)),
@@ -444,6 +450,18 @@ impl World {
         id
     }
 
+    /// A queue asks for running jobs to end, and says so.
+    pub(super) fn request_cancel(&mut self, jobs: &[i64]) {
+        for job in jobs {
+            assert!(self.server.request_cancel(*job), "job {job} is running");
+        }
+        self.broadcast(&crate::notification::encode_cancelled(jobs));
+    }
+
+    pub(super) fn broadcast_text(&mut self, payload: &str) {
+        self.broadcast(payload);
+    }
+
     pub(super) fn enqueue_many(&mut self, kind: &'static str, count: usize) {
         for _ in 0..count {
             self.server.enqueue(kind, Priority::Normal, Duration::ZERO);
@@ -535,6 +553,7 @@ fn writes(statement: &Statement) -> bool {
             | Statement::Survey(_)
             | Statement::Held(_)
             | Statement::History(_)
+            | Statement::Inquiry(_)
             | Statement::Listen
             | Statement::Notify { .. }
     )

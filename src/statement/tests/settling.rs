@@ -217,7 +217,7 @@ fn an_exchange_settles_and_claims_in_one_transaction() {
     let run = db.claimed_one(ME);
     let next = db.enqueue_one("b");
     let exchange = Statement::Exchange {
-        settle: Some(Settle { worker: ME.into(), rows: vec![bare(run, Ending::Retried)] }),
+        settle: Some(Settle { worker: ME.into(), rows: vec![bare(run, Ending::Retried)], discard: false }),
         claim: Some(claim(ME)),
     };
     assert_eq!((exchange.name(), exchange.commands().len()), ("exchange", 2));

@@ -15,6 +15,7 @@ fn samples() -> Vec<Statement> {
             settle: Some(Settle {
                 worker: worker.clone(),
                 rows: vec![full_settlement(id), bare(id, Ending::Completed)],
+                discard: false,
             }),
             claim: Some(Claim { skip: vec![1], ..claim(ME) }),
         },
@@ -47,6 +48,26 @@ fn samples() -> Vec<Statement> {
         Statement::Notify { channel: "c".into(), payload: "p".into() },
         Statement::Check,
         Statement::Listen,
+    ]
+    .into_iter()
+    .chain(inquiries().into_iter().map(Statement::Inquiry))
+    .collect()
+}
+
+fn inquiries() -> Vec<Inquiry> {
+    let id = RunId { job: 1, run: 1 };
+    vec![
+        Inquiry::Job(1),
+        Inquiry::Find(find(JobFilter::new().kind("a").dedup_key("k"), &JobStatus::ALL)),
+        Inquiry::Journal { job: 1, after: 0, most: 1 },
+        Inquiry::Stats,
+        Inquiry::PausedKinds,
+        Inquiry::Cancel(Cancel { ids: vec![1], statuses: vec![JobStatus::Pending], patient: true }),
+        Inquiry::Requeue(Requeue { ids: vec![1], statuses: vec![JobStatus::Dead], patient: true }),
+        Inquiry::PauseKind("a".into()),
+        Inquiry::ResumeKind("a".into()),
+        Inquiry::Cleanup(CleanupBatch { status: JobStatus::Dead, age: 1.0, from: f64::NEG_INFINITY, most: 1 }),
+        Inquiry::Cancellations { worker: ME.into(), runs: vec![id] },
     ]
 }
 

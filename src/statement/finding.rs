@@ -1,0 +1,225 @@
+//! The answers to inquiries, parsed. A row that makes no sense never fails its neighbours.
+#![deny(clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::Json as AsJson;
+
+use crate::job::{Json, RunId};
+use crate::job_info::{JobInfo, JobStatus};
+use crate::journal::{JournalEntry, JournalEvent};
+use crate::stats::{KindStats, PausedKind, Stats};
+use crate::{JobId, Priority, time};
+
+use super::inquiry::Inquiry;
+use super::reply::{ReadError, count, each, get, journal_entry, only, run_id};
+
+/// The answer to an inquiry.
+#[derive(Debug)]
+pub(crate) enum Finding {
+    Job(Option<Box<JobInfo>>),
+    Jobs(FoundJobs),
+    Journal(FoundJournal),
+    Stats(Stats),
+    PausedKinds(Vec<PausedKind>),
+    Cancelled(Vec<(i64, CancelAnswer)>),
+    Requeued(Vec<(i64, RequeueAnswer)>),
+    /// Whether a kind's being paused has changed.
+    Switched(bool),
+    Deleted(Deleted),
+    Cancellations(Vec<RunId>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FoundJobs {
+    /// Highest number first.
+    pub(crate) jobs: Vec<JobInfo>,
+    /// Jobs among them whose rows make no sense.
+    pub(crate) unreadable: Vec<i64>,
+    /// The lowest number of all that fit, readable or not.
+    pub(crate) lowest: Option<i64>,
+    /// Below this number nothing was looked at; `None`: there is nothing.
+    pub(crate) floor: Option<i64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct FoundJournal {
+    pub(crate) entries: Vec<JournalEntry>,
+    /// Rows that came, readable or not.
+    pub(crate) rows: usize,
+    /// The last entry, unless that is the job's end.
+    pub(crate) last: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelAnswer {
+    Cancelled,
+    Requested,
+    Finished,
+    NotThere,
+    Busy,
+    NotTouched,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RequeueAnswer {
+    /// With its kind, for those who wait for one.
+    Requeued(String),
+    NotFinished,
+    NotThere,
+    Conflict(i64),
+    Busy,
+    NotTouched,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Deleted {
+    pub(crate) jobs: u64,
+    /// How far this batch came, in seconds since 1970.
+    pub(crate) reached: Option<f64>,
+}
+
+impl Finding {
+    /// Whether somebody held a row at that moment, so that the same question may have another answer soon.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            Self::Cancelled(answers) => answers.iter().any(|(_, answer)| *answer == CancelAnswer::Busy),
+            Self::Requeued(answers) => answers.iter().any(|(_, answer)| *answer == RequeueAnswer::Busy),
+            _ => false,
+        }
+    }
+}
+
+pub(super) fn read(inquiry: &Inquiry, results: &[Vec<Row>]) -> Result<Finding, ReadError> {
+    // What comes before the last command is only preparation.
+    let rows = results.last().map(Vec::as_slice).unwrap_or_default();
+    Ok(match inquiry {
+        Inquiry::Job(_) => Finding::Job(rows.first().map(job).transpose()?.map(Box::new)),
+        Inquiry::Find(_) => Finding::Jobs(jobs(rows)?),
+        Inquiry::Journal { .. } => Finding::Journal(journal(rows)),
+        Inquiry::Stats => Finding::Stats(stats(rows)?),
+        Inquiry::PausedKinds => Finding::PausedKinds(each(rows, paused_kind)?),
+        Inquiry::Cancel(_) => Finding::Cancelled(each(rows, cancelled)?),
+        Inquiry::Requeue(_) => Finding::Requeued(each(rows, requeued)?),
+        Inquiry::PauseKind(_) | Inquiry::ResumeKind(_) => Finding::Switched(get(only(rows)?, "changed")?),
+        Inquiry::Cleanup(_) => Finding::Deleted(deleted(only(rows)?)?),
+        Inquiry::Cancellations { .. } => Finding::Cancellations(each(rows, run_id)?),
+    })
+}
+
+fn job(row: &Row) -> Result<JobInfo, ReadError> {
+    let status: &str = get(row, "status")?;
+    let code: i16 = get(row, "priority")?;
+    let outcome: Option<&str> = get(row, "outcome")?;
+    let json = |name| get::<Option<AsJson<Json>>>(row, name).map(|json| json.map(|json| json.0));
+    Ok(JobInfo {
+        id: JobId(get(row, "id")?),
+        kind: get(row, "kind")?,
+        priority: Priority::from_code(code).ok_or_else(|| ReadError::new(format!("priority is {code}")))?,
+        status: JobStatus::from_word(status).ok_or_else(|| ReadError::new(format!("status is {status}")))?,
+        created_at: get(row, "created_at")?,
+        due_at: get(row, "visible_at")?,
+        lease_expires_at: get(row, "claim_expires_at")?,
+        cancel_requested_at: get(row, "cancel_requested_at")?,
+        finished_at: get(row, "finished_at")?,
+        claimed_by: get(row, "claimed_by")?,
+        run_count: unsigned(row, "run_count")?,
+        failure_count: unsigned(row, "failure_count")?,
+        dedup_key: get(row, "dedup_key")?,
+        outcome: outcome.and_then(JournalEvent::from_word),
+        note: get(row, "note")?,
+        payload: json("payload")?,
+        carry: json("carry")?,
+        attachment: json("attachment")?,
+    })
+}
+
+fn unsigned(row: &Row, name: &str) -> Result<u32, ReadError> {
+    let value: i32 = get(row, name)?;
+    u32::try_from(value).map_err(|_| ReadError::new(format!("{name} is {value}")))
+}
+
+fn jobs(rows: &[Row]) -> Result<FoundJobs, ReadError> {
+    let mut found = FoundJobs::default();
+    for row in rows {
+        found.floor = get(row, "floor")?;
+        let Some(id) = get::<Option<i64>>(row, "id")? else { continue };
+        found.lowest = Some(id);
+        match job(row) {
+            Ok(job) => found.jobs.push(job),
+            Err(error) => {
+                log::warn!(target: "venturi", "job {id} cannot be read: {error}");
+                found.unreadable.push(id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn journal(rows: &[Row]) -> FoundJournal {
+    let mut found = FoundJournal { entries: Vec::with_capacity(rows.len()), rows: rows.len(), last: None };
+    for row in rows {
+        found.last = get(row, "entry").ok().flatten();
+        match journal_entry(row) {
+            Ok(entry) => found.entries.push(entry),
+            Err(error) => log::warn!(target: "venturi", "a journal entry cannot be read: {error}"),
+        }
+    }
+    found
+}
+
+fn stats(rows: &[Row]) -> Result<Stats, ReadError> {
+    let mut stats = Stats { at: None, kinds: BTreeMap::new() };
+    for row in rows {
+        stats.at = get(row, "at")?;
+        let kind = KindStats {
+            ready: count(row, "ready")?,
+            scheduled: count(row, "scheduled")?,
+            claimed: count(row, "claimed")?,
+            dead: count(row, "dead")?,
+            finished_last_minute: count(row, "finished")?,
+            oldest_ready: get::<Option<f64>>(row, "waits")?.map(time::seconds),
+            paused: get(row, "paused")?,
+        };
+        // Cancelled jobs alone are nothing to tell of.
+        if kind != KindStats::default() {
+            stats.kinds.insert(get(row, "kind")?, kind);
+        }
+    }
+    Ok(stats)
+}
+
+fn paused_kind(row: &Row) -> Result<PausedKind, ReadError> {
+    Ok(PausedKind { kind: get(row, "kind")?, since: get(row, "paused_at")? })
+}
+
+fn cancelled(row: &Row) -> Result<(i64, CancelAnswer), ReadError> {
+    let answer = match get::<i16>(row, "answer")? {
+        0 => CancelAnswer::Cancelled,
+        1 => CancelAnswer::Requested,
+        2 => CancelAnswer::Finished,
+        3 => CancelAnswer::NotThere,
+        4 => CancelAnswer::Busy,
+        5 => CancelAnswer::NotTouched,
+        other => return Err(ReadError::new(format!("answer {other} of cancelling"))),
+    };
+    Ok((get(row, "job")?, answer))
+}
+
+fn requeued(row: &Row) -> Result<(i64, RequeueAnswer), ReadError> {
+    let answer = match get::<i16>(row, "answer")? {
+        0 => RequeueAnswer::Requeued(get(row, "kind")?),
+        1 => RequeueAnswer::NotFinished,
+        2 => RequeueAnswer::NotThere,
+        3 => RequeueAnswer::Conflict(get(row, "other")?),
+        4 => RequeueAnswer::Busy,
+        5 => RequeueAnswer::NotTouched,
+        other => return Err(ReadError::new(format!("answer {other} of requeueing"))),
+    };
+    Ok((get(row, "job")?, answer))
+}
+
+fn deleted(row: &Row) -> Result<Deleted, ReadError> {
+    Ok(Deleted { jobs: count(row, "deleted")?, reached: get(row, "reached")? })
+}

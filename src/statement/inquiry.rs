@@ -1,0 +1,201 @@
+//! What is asked about jobs, and done to them, from outside a run: statements that stand for themselves, which a queue
+//! sends one after the other.
+#![deny(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+
+use tokio_postgres::types::ToSql;
+
+use crate::filter::JobFilter;
+use crate::job::RunId;
+use crate::job_info::JobStatus;
+
+use super::request::seconds;
+use super::{Command, Param, Text};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Inquiry {
+    Job(i64),
+    Find(Find),
+    Journal {
+        job: i64,
+        after: i64,
+        most: i32,
+    },
+    Stats,
+    PausedKinds,
+    Cancel(Cancel),
+    Requeue(Requeue),
+    PauseKind(String),
+    ResumeKind(String),
+    Cleanup(CleanupBatch),
+    /// Which of these runs of this worker were asked to end.
+    Cancellations {
+        worker: Arc<str>,
+        runs: Vec<RunId>,
+    },
+}
+
+/// A look at the newest jobs below a number.
+#[derive(Clone, Debug)]
+pub(crate) struct Find {
+    pub(crate) filter: Arc<JobFilter>,
+    pub(crate) statuses: Vec<JobStatus>,
+    pub(crate) below: i64,
+    /// Rows of each table that are looked at.
+    pub(crate) look: i32,
+    /// Rows that are returned.
+    pub(crate) most: i32,
+    pub(crate) content: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cancel {
+    pub(crate) ids: Vec<i64>,
+    /// Which states may be touched.
+    pub(crate) statuses: Vec<JobStatus>,
+    /// A busy row is no answer for whoever asks.
+    pub(crate) patient: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Requeue {
+    pub(crate) ids: Vec<i64>,
+    /// Which statuses may be touched.
+    pub(crate) statuses: Vec<JobStatus>,
+    /// A busy row is no answer for whoever asks.
+    pub(crate) patient: bool,
+}
+
+/// The oldest finished jobs of one status.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CleanupBatch {
+    pub(crate) status: JobStatus,
+    /// Seconds since the end, at least.
+    pub(crate) age: f64,
+    /// How far an earlier batch came, in seconds since 1970.
+    pub(crate) from: f64,
+    pub(crate) most: i32,
+}
+
+impl Inquiry {
+    pub(super) fn commands(&self) -> Vec<Command<'_>> {
+        let (text, params) = match self {
+            Self::Job(id) => (Text::Job, vec![param(*id)]),
+            Self::Find(find) => (Text::Find, find.params()),
+            Self::Journal { job, after, most } => (Text::Journal, vec![param(*job), param(*after), param(*most)]),
+            Self::Stats => (Text::Stats, Vec::new()),
+            Self::PausedKinds => (Text::PausedKinds, Vec::new()),
+            Self::Cancel(cancel) => (Text::Cancel, cancel.params()),
+            Self::Requeue(requeue) => return requeue.commands(),
+            Self::PauseKind(kind) => (Text::PauseKind, vec![param(kind)]),
+            Self::ResumeKind(kind) => (Text::ResumeKind, vec![param(kind)]),
+            Self::Cleanup(batch) => (Text::Cleanup, batch.params()),
+            Self::Cancellations { worker, runs } => (Text::Cancellations, cancellations(worker, runs)),
+        };
+        vec![Command::new(text, params)]
+    }
+
+    /// Whether it changes anything, so that nobody knows what became of it when its answer is lost.
+    pub(crate) fn writes(&self) -> bool {
+        match self {
+            Self::Job(_)
+            | Self::Find(_)
+            | Self::Journal { .. }
+            | Self::Stats
+            | Self::PausedKinds
+            | Self::Cancellations { .. } => false,
+            Self::Cancel(_) | Self::Requeue(_) | Self::PauseKind(_) | Self::ResumeKind(_) | Self::Cleanup(_) => true,
+        }
+    }
+
+    /// Whether a busy row is no answer.
+    pub(crate) fn is_patient(&self) -> bool {
+        match self {
+            Self::Cancel(cancel) => cancel.patient,
+            Self::Requeue(requeue) => requeue.patient,
+            _ => false,
+        }
+    }
+
+    /// What is being done, for an error's message.
+    pub(crate) fn doing(&self) -> &'static str {
+        match self {
+            Self::Job(_) => "reading a job",
+            Self::Find(_) => "listing jobs",
+            Self::Journal { .. } => "reading a journal",
+            Self::Stats => "counting jobs",
+            Self::PausedKinds => "listing paused kinds",
+            Self::Cancel(_) => "cancelling",
+            Self::Requeue(_) => "requeueing",
+            Self::PauseKind(_) => "pausing a kind",
+            Self::ResumeKind(_) => "resuming a kind",
+            Self::Cleanup(_) => "deleting finished jobs",
+            Self::Cancellations { .. } => "looking for cancellations",
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Requeue(_) => "requeue",
+            _ => self.commands().first().map_or("", |command| command.text.name()),
+        }
+    }
+}
+
+impl Find {
+    fn params(&self) -> Vec<Param<'_>> {
+        let filter = &self.filter;
+        let ((created_from, created_until), (finished_from, finished_until)) =
+            (filter.created.seconds(), filter.finished.seconds());
+        vec![
+            codes(&self.statuses),
+            param(self.below),
+            param(&filter.kind),
+            param(&filter.dedup_key),
+            param(created_from),
+            param(created_until),
+            param(finished_from),
+            param(finished_until),
+            param(self.look),
+            param(self.most),
+            param(self.content),
+        ]
+    }
+}
+
+impl Cancel {
+    fn params(&self) -> Vec<Param<'_>> {
+        let may = |status| param(self.statuses.contains(&status));
+        vec![param(&self.ids), may(JobStatus::Pending), may(JobStatus::Claimed)]
+    }
+}
+
+impl Requeue {
+    /// The locks on dedup keys first, in a statement of their own: the second one must see what their last holders did.
+    fn commands(&self) -> Vec<Command<'_>> {
+        let locks = Command::new(Text::LockKeys, vec![param(&self.ids)]);
+        let requeue = Command::new(Text::Requeue, vec![param(&self.ids), codes(&self.statuses)]);
+        vec![locks, requeue]
+    }
+}
+
+impl CleanupBatch {
+    fn params(&self) -> Vec<Param<'_>> {
+        vec![param(self.status.code()), param(seconds(self.age)), param(self.from), param(self.most)]
+    }
+}
+
+fn cancellations<'a>(worker: &'a str, runs: &[RunId]) -> Vec<Param<'a>> {
+    let (ids, numbers): (Vec<i64>, Vec<i32>) = runs.iter().map(|id| (id.job, id.run)).unzip();
+    vec![param(worker), param(ids), param(numbers)]
+}
+
+fn codes(statuses: &[JobStatus]) -> Param<'static> {
+    param(statuses.iter().map(|status| status.code()).collect::<Vec<_>>())
+}
+
+fn param<'a>(value: impl ToSql + Send + Sync + 'a) -> Param<'a> {
+    Box::new(value)
+}
