@@ -19,7 +19,7 @@ use super::stage::Stage;
 const VARIABLE: &str = "VENTURI_SUITE_CHILD";
 
 /// A worker whose parent has vanished ends with it, or after this time.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Orders {

@@ -13,7 +13,7 @@ use super::place::eventually;
 use super::probe::{Kind, Step, job};
 use super::stage::Stage;
 
-const LONG_POLL: Option<Duration> = Some(Duration::from_secs(60));
+const LONG_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
 
 pub(crate) fn a_job_runs_once_and_completes(front: &dyn Front) {
     let stage = Stage::new(front);

@@ -28,7 +28,7 @@ fn impatient() -> WorkerSpec {
 }
 
 fn patient() -> WorkerSpec {
-    WorkerSpec { shutdown_timeout: Some(Duration::from_secs(120)), ..WorkerSpec::default() }
+    WorkerSpec { shutdown_timeout: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
 }
 
 /// A handler that does nothing but wait for the gate "end".

@@ -16,7 +16,7 @@ const SIGABRT: i32 = 6;
 
 const MS: Duration = Duration::from_millis(1);
 const SHORT: Option<Duration> = Some(Duration::from_secs(3));
-const LONG_POLL: Option<Duration> = Some(Duration::from_secs(60));
+const LONG_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
 
 fn short_lease() -> WorkerSpec {
     WorkerSpec { lease: SHORT, poll_max: LONG_POLL, ..WorkerSpec::default() }

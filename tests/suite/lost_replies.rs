@@ -28,6 +28,14 @@ fn behind_proxy(stage: &Stage<'_>, spec: &WorkerSpec) -> (Proxy, std::rc::Rc<sup
 }
 
 pub(crate) fn a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon(front: &dyn Front) {
+    // On a busy machine another statement may be on its way when the wire goes mute; then that is what is lost, and the
+    // claim comes over another wire.
+    let lost = (0..5).any(|_| loses_a_claim(front));
+    assert!(lost, "no reply to a claim was lost");
+}
+
+/// Whether it was a claim whose reply was lost.
+fn loses_a_claim(front: &dyn Front) -> bool {
     let stage = Stage::new(front);
     let (proxy, worker) = behind_proxy(&stage, &without_polls());
     proxy.wire(WORK).mute();
@@ -35,9 +43,13 @@ pub(crate) fn a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon(front: &d
     stage.place.wait_status(id, "claimed");
     proxy.wire(WORK).cut();
     let row = stage.place.wait_status(id, "completed");
-    assert_eq!((row.run_count, row.failure_count, stage.starts("unheard")), (2, 0, 1));
-    assert_eq!(stage.place.events(id), ["released", "completed"]);
+    assert_eq!((row.failure_count, stage.starts("unheard")), (0, 1));
     assert!(worker.stop().left_claimed.is_empty());
+    if row.run_count == 1 {
+        return false;
+    }
+    assert_eq!((row.run_count, stage.place.events(id)), (2, ["released", "completed"].map(str::to_owned).to_vec()));
+    true
 }
 
 pub(crate) fn a_result_whose_reply_was_lost_is_stored_once(front: &dyn Front) {

@@ -276,7 +276,7 @@ pub(crate) mod waiting;
 pub(crate) use child::serve;
 
 /// How long anything is waited for that has to come. Long, because the machine may be busy; nothing passes by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Mounts bodies as tests of the module it is used in, which has a function `front`: `all` of them, or the `brief`
 /// selection for another arrangement of the same executor; and once for each front-end the `slow` ones, which take long
@@ -409,7 +409,6 @@ macro_rules! bodies {
             ]
             merging: [
                 a_task_that_says_nothing_takes_the_place_of_its_like,
-                two_hundred_first_enqueues_of_a_key_leave_one_job,
                 jobs_that_are_stored_together_merge_in_their_order,
                 a_running_job_and_one_that_has_ended_are_nobodys_like,
                 the_oldest_pending_job_is_the_one_that_is_merged_into,
@@ -561,6 +560,9 @@ macro_rules! bodies {
     };
     (slow) => {
         $crate::suite::bodies! { tests:
+            merging: [
+                two_hundred_first_enqueues_of_a_key_leave_one_job,
+            ]
             resilience: [
                 a_server_that_is_away_for_twenty_seconds_ends_nobody,
             ]
