@@ -26,7 +26,7 @@ use super::lab::{Lab, Run, Visit};
 use super::purse::{Brittle, Count, DefaultPanics, Purse, Unwritable, Words, WritingPanics};
 
 /// The longest that a handler waits for anything, so that a test that fails doesn't hang as well.
-pub(crate) const LONGEST: Duration = Duration::from_secs(90);
+pub(crate) const LONGEST: Duration = Duration::from_secs(300);
 
 /// How long a handler computes between two looks at its signal.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
