@@ -42,6 +42,8 @@ pub(super) struct Settling {
     limit: usize,
     /// The last exchange failed: results go without a claim, so that a failing claim cannot hold them back.
     alone: bool,
+    /// Some results were left without an answer: ask what became of them.
+    thorough: bool,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ pub(super) enum Tally {
 
 impl Default for Settling {
     fn default() -> Self {
-        Self { results: BTreeMap::new(), limit: MAX_BATCH, alone: false }
+        Self { results: BTreeMap::new(), limit: MAX_BATCH, alone: false, thorough: false }
     }
 }
 
@@ -108,6 +110,15 @@ impl Settling {
     /// Gives all of them up: which runs they are of, and of which kinds.
     pub(super) fn drain(&mut self) -> Vec<(RunId, Option<usize>)> {
         std::mem::take(&mut self.results).into_iter().map(|(id, pending)| (id, pending.kind)).collect()
+    }
+
+    /// Whether it does for these to hear which are accepted. What a fault or a silence leaves open is asked in full.
+    fn may_be_brief(&self, rows: &[Settlement]) -> bool {
+        let plain = |row: &Settlement| {
+            let pending = self.results.get(&row.id);
+            row.outcome == Ending::Completed && pending.is_some_and(|it| !matches!(it.tally, Tally::Confirmed))
+        };
+        !self.thorough && rows.iter().all(plain)
     }
 
     fn succeeded(&mut self) {
@@ -280,14 +291,16 @@ impl Engine {
     pub(super) fn settle_statement(&self, rows: Vec<Settlement>) -> Option<Settle> {
         (!rows.is_empty()).then(|| Settle {
             worker: self.rules.worker.clone(),
+            brief: self.settling.may_be_brief(&rows),
             rows,
             discard: self.rules.config.discard_completed,
         })
     }
 
     /// Takes in the server's answers to a batch of results.
-    pub(super) fn settled(&mut self, now: Instant, answers: Vec<(RunId, Settled)>) {
+    pub(super) fn settled(&mut self, now: Instant, sent: &[RunId], answers: Vec<(RunId, Settled)>) {
         self.settling.succeeded();
+        self.settling.thorough = answers.len() < sent.len();
         for (id, answer) in answers {
             match answer {
                 Settled::Accepted | Settled::Landed => self.accepted(now, id),
@@ -387,6 +400,7 @@ impl Engine {
         if sent.is_empty() {
             return;
         }
+        self.settling.thorough = true;
         if with_claim || !matches!(fault.kind, FaultKind::Statement) {
             self.settling.alone = true;
         } else if let [id] = sent {

@@ -117,7 +117,7 @@ impl Engine {
                 self.checked(now, version, compatible_from)
             }
             (Purpose::Exchange(sent), Reply::Exchange { settled, claim }) => {
-                self.settled(now, settled);
+                self.settled(now, &sent.settled, settled);
                 if let (Some(wanted), Some(claim)) = (sent.claim, claim) {
                     self.claimed(now, &wanted, claim);
                     self.settle_early_cancellations();

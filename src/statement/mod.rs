@@ -133,7 +133,7 @@ impl Statement {
     /// Makes sense of the rows: one list per command, in the same order.
     pub(crate) fn read(&self, results: &[Vec<Row>]) -> Result<Reply, ReadError> {
         if let Self::Exchange { settle, claim } = self {
-            return reply::exchange(settle.is_some(), claim.is_some(), results);
+            return reply::exchange(settle.as_ref(), claim.is_some(), results);
         }
         if let Self::Copy(copy) = self {
             return Ok(Reply::Enqueued(copy.ids()));
@@ -193,7 +193,7 @@ impl Statement {
 
 /// The settlement first: the claim then sees its slots' jobs gone, and what came back ready.
 fn exchange<'a>(settle: Option<&'a Settle>, claim: Option<&'a Claim>) -> Vec<Command<'a>> {
-    let settle = settle.map(|settle| Command::new(Text::Settle, settle.params()));
+    let settle = settle.map(|settle| Command::new(settle.text(), settle.params()));
     let claim = claim.map(|claim| Command::new(claim.text(), claim.params()));
     settle.into_iter().chain(claim).collect()
 }

@@ -12,6 +12,7 @@ use crate::job::{ClaimedJob, Json, RunId};
 use crate::journal::{JournalEntry, JournalEvent};
 use crate::text::chain;
 
+use super::Settle;
 use super::finding::Finding;
 use super::keyed::KeyedAnswer;
 
@@ -154,16 +155,22 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-pub(super) fn exchange(settles: bool, claims: bool, results: &[Vec<Row>]) -> Result<Reply, ReadError> {
-    let (settle, claim) = match (settles, claims, results) {
+pub(super) fn exchange(asked: Option<&Settle>, claims: bool, results: &[Vec<Row>]) -> Result<Reply, ReadError> {
+    let (settle, claim) = match (asked.is_some(), claims, results) {
         (true, true, [settle, claim]) => (Some(settle), Some(claim)),
         (true, false, [settle]) => (Some(settle), None),
         (false, true, [claim]) => (None, Some(claim)),
         (false, false, []) => (None, None),
         _ => return Err(ReadError::new(format!("{} results of an exchange", results.len()))),
     };
-    let settled = settle.map_or(Ok(Vec::new()), |rows| each(rows, settled))?;
+    let read = if asked.is_some_and(|settle| settle.brief) { accepted } else { settled };
+    let settled = settle.map_or(Ok(Vec::new()), |rows| each(rows, read))?;
     Ok(Reply::Exchange { settled, claim: claim.map(|rows| claimed(rows)) })
+}
+
+/// A brief settlement answers for nothing else.
+fn accepted(row: &Row) -> Result<(RunId, Settled), ReadError> {
+    Ok((RunId { job: get(row, "job")?, run: get(row, "run")? }, Settled::Accepted))
 }
 
 fn settled(row: &Row) -> Result<(RunId, Settled), ReadError> {

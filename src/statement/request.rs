@@ -187,6 +187,8 @@ pub(crate) struct Settle {
     pub(crate) rows: Vec<Settlement>,
     /// Completed jobs are deleted instead of kept.
     pub(crate) discard: bool,
+    /// All rows are completed, and only those that are accepted are answered.
+    pub(crate) brief: bool,
 }
 
 /// What became of one run.
@@ -203,21 +205,34 @@ pub(crate) struct Settlement {
 }
 
 impl Settle {
+    pub(super) fn text(&self) -> Text {
+        match (self.brief, self.discard) {
+            (true, true) => Text::SettleDiscarded,
+            (true, false) => Text::SettleCompleted,
+            (false, _) => Text::Settle,
+        }
+    }
+
     /// Rows are locked in the order in which they come, so they go in the order of their ids.
     pub(super) fn params(&self) -> Vec<Param<'_>> {
         let mut rows: Vec<&Settlement> = self.rows.iter().collect();
         rows.sort_by_key(|row| row.id);
-        vec![
-            Box::new(self.worker.to_string()),
-            column(&rows, |row| row.id.job),
-            column(&rows, |row| row.id.run),
-            column(&rows, |row| row.outcome.code()),
-            column(&rows, |row| seconds(row.delay)),
-            column(&rows, |row| row.note.as_deref()),
-            column(&rows, |row| row.attachment.as_deref().map(AsJson)),
-            column(&rows, |row| row.carry.as_deref().map(AsJson)),
-            Box::new(self.discard),
-        ]
+        let mut params: Vec<Param<'_>> =
+            vec![Box::new(self.worker.to_string()), column(&rows, |row| row.id.job), column(&rows, |row| row.id.run)];
+        let text = self.text();
+        if text == Text::Settle {
+            params.push(column(&rows, |row| row.outcome.code()));
+            params.push(column(&rows, |row| seconds(row.delay)));
+        }
+        if text != Text::SettleDiscarded {
+            params.push(column(&rows, |row| row.note.as_deref()));
+            params.push(column(&rows, |row| row.attachment.as_deref().map(AsJson)));
+        }
+        if text == Text::Settle {
+            params.push(column(&rows, |row| row.carry.as_deref().map(AsJson)));
+            params.push(Box::new(self.discard));
+        }
+        params
     }
 }
 

@@ -299,8 +299,16 @@ fn ids(reply: &ClaimReply) -> Vec<i64> {
     reply.jobs.iter().map(|job| job.id.job).collect()
 }
 
+/// As an engine settles a batch in which all completed.
+fn brief(rows: Vec<Settlement>, discard: bool) -> Statement {
+    Statement::Exchange { settle: Some(Settle { worker: ME.into(), rows, discard, brief: true }), claim: None }
+}
+
 fn settlement(worker: &str, rows: Vec<Settlement>) -> Statement {
-    Statement::Exchange { settle: Some(Settle { worker: worker.into(), rows, discard: false }), claim: None }
+    Statement::Exchange {
+        settle: Some(Settle { worker: worker.into(), rows, discard: false, brief: false }),
+        claim: None,
+    }
 }
 
 fn bare(id: RunId, outcome: Ending) -> Settlement {

@@ -12,6 +12,8 @@ pub(crate) enum Text {
     Claim,
     ClaimFrom,
     Settle,
+    SettleCompleted,
+    SettleDiscarded,
     Stale,
     Recover,
     Promote,
@@ -46,10 +48,12 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 35] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
+        Self::SettleCompleted,
+        Self::SettleDiscarded,
         Self::Stale,
         Self::Recover,
         Self::Promote,
@@ -88,6 +92,8 @@ impl Text {
             Self::Claim => "claim",
             Self::ClaimFrom => "claim_from",
             Self::Settle => "settle",
+            Self::SettleCompleted => "settle_completed",
+            Self::SettleDiscarded => "settle_discarded",
             Self::Stale => "stale",
             Self::Recover => "recover",
             Self::Promote => "promote",
@@ -126,6 +132,8 @@ impl Text {
             Self::Claim => return Cow::Owned(claim(include_str!("../sql/parts/head.sql"))),
             Self::ClaimFrom => return Cow::Owned(claim_from()),
             Self::Settle => include_str!("../sql/settle.sql"),
+            Self::SettleCompleted => include_str!("../sql/settle_completed.sql"),
+            Self::SettleDiscarded => include_str!("../sql/settle_discarded.sql"),
             Self::Stale => include_str!("../sql/stale.sql"),
             Self::Recover => include_str!("../sql/recover.sql"),
             Self::Promote => include_str!("../sql/promote.sql"),

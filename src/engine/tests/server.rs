@@ -196,7 +196,10 @@ impl Server {
     }
 
     fn settle(&mut self, settle: &Settle) -> Vec<(RunId, Settled)> {
-        settle.rows.iter().map(|row| (row.id, self.settle_one(&settle.worker, row))).collect()
+        let brief = settle.brief;
+        assert!(!brief || settle.rows.iter().all(|row| row.outcome == Ending::Completed), "{settle:?}");
+        let answers = settle.rows.iter().map(|row| (row.id, self.settle_one(&settle.worker, row)));
+        answers.filter(|(_, answer)| !brief || *answer == Settled::Accepted).collect()
     }
 
     fn settle_one(&mut self, worker: &str, it: &Settlement) -> Settled {

@@ -3,7 +3,7 @@
 use super::*;
 
 fn discarding(rows: Vec<Settlement>) -> Statement {
-    Statement::Exchange { settle: Some(Settle { worker: ME.into(), rows, discard: true }), claim: None }
+    Statement::Exchange { settle: Some(Settle { worker: ME.into(), rows, discard: true, brief: false }), claim: None }
 }
 
 fn answers(db: &mut Db, rows: Vec<Settlement>) -> Vec<Settled> {
@@ -43,4 +43,17 @@ fn what_did_not_complete_is_kept() {
     assert_eq!(left(&mut db), [1, 1, 0, 1]);
     let lost = RunId { run: 7, ..runs[1] };
     assert_eq!(answers(&mut db, vec![bare(lost, Ending::Completed)]), [Settled::Refused]);
+}
+
+#[test]
+fn a_brief_settlement_discards_payload_and_journal_too() {
+    let mut db = Db::new();
+    let large = json(&format!("\"{}\"", "x".repeat(5_000)));
+    let id = db.enqueue(vec![NewJob { payload: large, ..job("a") }])[0];
+    let first = db.claim_one(ME, id);
+    db.settle_one(ME, bare(first, Ending::Retried));
+    let second = db.claim_one(ME, id);
+    assert_eq!(left(&mut db), [1, 0, 1, 1]);
+    db.ask(&brief(vec![bare(second, Ending::Completed)], true));
+    assert_eq!(left(&mut db), [0; 4]);
 }

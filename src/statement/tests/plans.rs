@@ -16,6 +16,8 @@ const EXPECTED: &[(Text, &[&str])] = &[
         Text::Settle,
         &["live_pkey on live l", "Tid Scan on live j", "finished_pkey on finished f", "journal_run on journal e"],
     ),
+    (Text::SettleCompleted, &["live_pkey on live l", "Tid Scan on live j"]),
+    (Text::SettleDiscarded, &["live_pkey on live l", "Tid Scan on live j", "payload_pkey", "journal_pkey"]),
     (Text::Renew, &["live_pkey on live l", "live_pkey on live j"]),
     (Text::Stale, &["live_lease on live s"]),
     (Text::Promote, &["live_scheduled on live s", "live_pkey on live l", "live_pkey on live j"]),

@@ -217,7 +217,12 @@ fn an_exchange_settles_and_claims_in_one_transaction() {
     let run = db.claimed_one(ME);
     let next = db.enqueue_one("b");
     let exchange = Statement::Exchange {
-        settle: Some(Settle { worker: ME.into(), rows: vec![bare(run, Ending::Retried)], discard: false }),
+        settle: Some(Settle {
+            worker: ME.into(),
+            rows: vec![bare(run, Ending::Retried)],
+            discard: false,
+            brief: false,
+        }),
         claim: Some(claim(ME)),
     };
     assert_eq!((exchange.name(), exchange.commands().len()), ("exchange", 2));
@@ -261,4 +266,47 @@ fn a_large_payload_is_stored_once_and_seen_everywhere() {
     }
     assert!(db.value::<bool>("SELECT payload IS NULL FROM {schema}.finished"));
     assert_eq!(db.value::<String>("SELECT xmin::text FROM {schema}.payload"), written);
+}
+
+#[test]
+fn a_brief_settlement_writes_the_same_rows_as_a_full_one() {
+    let mut db = Db::new();
+    let large = json(&format!("\"{}\"", "x".repeat(5_000)));
+    let mut stored = Vec::new();
+    for is_brief in [false, true] {
+        let id = db.enqueue(vec![NewJob { payload: large.clone(), dedup_key: Some("k".into()), ..job("a") }])[0];
+        let first = db.claim_one(ME, id);
+        db.settle_one(ME, Settlement { carry: Some(json("1")), ..bare(first, Ending::Retried) });
+        let run = db.claim_one(ME, id);
+        let row = Settlement { note: Some("n".into()), attachment: Some(json("2")), ..bare(run, Ending::Completed) };
+        let statement = if is_brief { brief(vec![row], false) } else { settlement(ME, vec![row]) };
+        assert!(matches!(db.ask(&statement), Reply::Exchange { settled, .. } if settled == [(run, Settled::Accepted)]));
+        let columns = "(to_jsonb(f) - ARRAY['id', 'created_at', 'visible_at', 'finished_at'])::text";
+        stored.push(db.value::<String>(&format!("SELECT {columns} FROM {{schema}}.finished f WHERE id = {id}")));
+    }
+    assert_eq!(stored[0], stored[1]);
+    assert_eq!(db.value::<i64>("SELECT count(*) FROM {schema}.payload"), 2);
+}
+
+#[test]
+fn a_brief_settlement_tells_only_what_it_has_accepted() {
+    for discard in [false, true] {
+        let mut db = Db::new();
+        let (ours, lost, held) = (db.claimed_one(ME), db.claimed_one(ME), db.claimed_one(ME));
+        let mut other = session();
+        let mut lock = other.transaction().unwrap();
+        let sql = db.render(&format!("SELECT FROM {{schema}}.live WHERE id = {} FOR UPDATE", held.job));
+        lock.query(&sql, &[]).unwrap();
+        let rows = vec![
+            bare(ours, Ending::Completed),
+            bare(RunId { run: 7, ..lost }, Ending::Completed),
+            bare(held, Ending::Completed),
+        ];
+        match db.ask(&brief(rows, discard)) {
+            Reply::Exchange { settled, .. } => assert_eq!(settled, [(ours, Settled::Accepted)]),
+            reply => panic!("{reply:?}"),
+        }
+        lock.rollback().unwrap();
+        assert_eq!(db.value::<i64>("SELECT count(*) FROM {schema}.live WHERE state = 2"), 2);
+    }
 }

@@ -119,7 +119,7 @@ impl<'a> Worker<'a> {
         let rows = std::mem::take(&mut self.open);
         let claim = Claim { kinds: vec!["a"], leases: vec![LEASE], room: vec![5], want: 5, ..claim(&self.name) };
         let exchange = Statement::Exchange {
-            settle: Some(Settle { worker: self.name.clone(), rows: rows.clone(), discard: false }),
+            settle: Some(Settle { worker: self.name.clone(), rows: rows.clone(), discard: false, brief: false }),
             claim: Some(claim),
         };
         let Reply::Exchange { settled, claim: Some(claimed) } = self.ask(&exchange) else { panic!() };

@@ -16,9 +16,12 @@ fn samples() -> Vec<Statement> {
                 worker: worker.clone(),
                 rows: vec![full_settlement(id), bare(id, Ending::Completed)],
                 discard: false,
+                brief: false,
             }),
             claim: Some(Claim { skip: vec![1], ..claim(ME) }),
         },
+        brief(vec![bare(id, Ending::Completed)], false),
+        brief(vec![bare(id, Ending::Completed)], true),
         Statement::Exchange {
             settle: None,
             claim: Some(Claim {
