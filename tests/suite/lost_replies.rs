@@ -22,7 +22,7 @@ fn behind_proxy(stage: &Stage<'_>, spec: &WorkerSpec) -> (Proxy, std::rc::Rc<sup
     let proxy = Proxy::start(&stage.place);
     let database = proxy.database(&stage.place);
     let running = stage.keep(stage.front.start(spec, database, stage.lab.clone()).expect("a worker"));
-    eventually("the worker listens", || (stage.listeners() > 0).then_some(()));
+    eventually("the worker listens", || (!stage.listeners().is_empty()).then_some(()));
     stage.assert_works("warm-up");
     (proxy, running)
 }

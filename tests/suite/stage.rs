@@ -80,13 +80,16 @@ impl<'a> Stage<'a> {
     pub(crate) fn work_idle(&self, spec: &WorkerSpec) -> Rc<Running> {
         let before = self.listeners();
         let running = self.work(spec);
-        place::eventually("the worker listens", || (self.listeners() > before).then_some(()));
+        place::eventually("the worker listens", || {
+            self.listeners().iter().any(|pid| !before.contains(pid)).then_some(())
+        });
         running
     }
 
-    /// How many connections of workers are listening.
-    pub(crate) fn listeners(&self) -> usize {
-        self.place.backends("query LIKE '%LISTEN%'").len()
+    /// The connections of workers whose latest statement was to listen. One that has said anything since is not among
+    /// them, so they cannot be counted.
+    pub(crate) fn listeners(&self) -> Vec<i32> {
+        self.place.backends("query LIKE '%LISTEN%'")
     }
 
     /// Completes a job that is enqueued now: whatever happened before, the worker works.
