@@ -8,14 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::try_join;
-#[cfg(unix)]
-use tokio_postgres::config::SslMode;
-use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage};
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
 
 use crate::Database;
 use crate::fault::Fault;
 use crate::statement::{IS_READ_ONLY, SESSION};
+use crate::tls::{Connector, Encryption};
 
 use super::net::{Address, Host, Stream, within};
 
@@ -32,13 +31,13 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects to the first server that takes writes, and makes the session's settings.
     ///
-    /// Each address has the whole of `connect_timeout` for socket, start-up, log-in and settings together.
+    /// Each address has the whole of `connect_timeout` for socket, encryption, start-up, log-in and settings together.
     pub(super) async fn open(database: &Database) -> Result<Self, Fault> {
-        let config = database.config();
-        let patience = config.get_connect_timeout().copied().unwrap_or(PATIENCE);
+        database.check_tls().map_err(|error| Fault::of_settings(&error))?;
         let mut faults = Vec::new();
-        for host in Host::all(config) {
-            match open_host(&host, config, patience).await {
+        for host in Host::all(database) {
+            let way = Way::to(&host, database);
+            match way.open().await {
                 Ok(connection) => return Ok(connection),
                 Err(fault) => faults.push(Fault { message: format!("{host}: {}", fault.message), ..fault }),
             }
@@ -47,32 +46,48 @@ impl Connection {
     }
 }
 
-async fn open_host(host: &Host, config: &Config, patience: Duration) -> Result<Connection, Fault> {
-    let addresses = host.addresses(patience).await.map_err(|error| unreachable(&error))?;
-    let several = addresses.len() > 1;
-    let mut faults = Vec::new();
-    for address in addresses {
-        let opened = within(patience, async { Ok(open_address(&address, config).await) }).await;
-        match opened.unwrap_or_else(|late| Err(unreachable(&late))) {
-            Ok(connection) => return Ok(connection),
-            Err(fault) if several => faults.push(Fault { message: format!("{address}: {}", fault.message), ..fault }),
-            Err(fault) => faults.push(fault),
-        }
-    }
-    Err(Fault::weightiest(faults))
+/// What it takes to get to one host.
+struct Way<'a> {
+    host: &'a Host,
+    config: Config,
+    encryption: Encryption,
+    patience: Duration,
 }
 
-async fn open_address(address: &Address, config: &Config) -> Result<Connection, Fault> {
-    let stream = Stream::connect(address, config).await.map_err(|error| unreachable(&error))?;
-    let login = match address {
-        Address::Tcp(_) => config.connect_raw(stream, NoTls).await,
-        #[cfg(unix)]
-        Address::Unix(_) => config.clone().ssl_mode(SslMode::Disable).connect_raw(stream, NoTls).await,
-    };
-    let (client, raw) = login.map_err(|error| Fault::from_postgres(error).not_sent())?;
-    let mut connection = Connection { client, traffic: Traffic(Ok(raw)) };
-    connection.settle_in().await?;
-    Ok(connection)
+impl<'a> Way<'a> {
+    fn to(host: &'a Host, database: &Database) -> Self {
+        let (mut config, encryption) = (database.config().clone(), Encryption::of(database));
+        config.ssl_mode(host.ssl_mode());
+        let patience = config.get_connect_timeout().copied().unwrap_or(PATIENCE);
+        Self { host, config, encryption, patience }
+    }
+
+    async fn open(&self) -> Result<Connection, Fault> {
+        let addresses = self.host.addresses(self.patience).await.map_err(|error| unreachable(&error))?;
+        let several = addresses.len() > 1;
+        let mut faults = Vec::new();
+        for address in addresses {
+            let opened = within(self.patience, async { Ok(self.open_address(&address).await) }).await;
+            match opened.unwrap_or_else(|late| Err(unreachable(&late))) {
+                Ok(connection) => return Ok(connection),
+                Err(fault) if several => {
+                    faults.push(Fault { message: format!("{address}: {}", fault.message), ..fault });
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        Err(Fault::weightiest(faults))
+    }
+
+    async fn open_address(&self, address: &Address) -> Result<Connection, Fault> {
+        let stream = Stream::connect(address, &self.config).await.map_err(|error| unreachable(&error))?;
+        let connector = self.encryption.connector(self.host.server_name());
+        let login = self.config.connect_raw(stream, connector).await;
+        let (client, raw) = login.map_err(|error| Fault::from_postgres(error).not_sent())?;
+        let mut connection = Connection { client, traffic: Traffic(Ok(raw)) };
+        connection.settle_in().await?;
+        Ok(connection)
+    }
 }
 
 impl Connection {
@@ -89,7 +104,7 @@ fn unreachable(error: &io::Error) -> Fault {
     Fault::link(error.to_string()).not_sent()
 }
 
-type Raw = tokio_postgres::Connection<Stream, NoTlsStream>;
+type Raw = tokio_postgres::Connection<Stream, <Connector as TlsConnect<Stream>>::Stream>;
 
 /// Both directions of a connection. Nothing is sent or received unless it is polled. Once it has ended, it goes on
 /// telling why.

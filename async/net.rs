@@ -16,7 +16,9 @@ use futures_lite::{AsyncRead as _, AsyncWrite as _, future};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Config;
-use tokio_postgres::config::Host as HostName;
+use tokio_postgres::config::{Host as HostName, SslMode};
+
+use crate::Database;
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -25,6 +27,9 @@ const DEFAULT_PORT: u16 = 5432;
 pub(super) struct Host {
     name: Name,
     port: u16,
+    ssl_mode: SslMode,
+    /// What its certificate has to be for.
+    server_name: String,
 }
 
 #[derive(Debug)]
@@ -45,7 +50,8 @@ pub(super) enum Address {
 
 impl Host {
     /// All of them, in the order in which they are to be tried.
-    pub(super) fn all(config: &Config) -> Vec<Self> {
+    pub(super) fn all(database: &Database) -> Vec<Self> {
+        let config = database.config();
         let (names, numbers, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
         let port = |nth: usize| ports.get(nth).or(ports.first()).copied().unwrap_or(DEFAULT_PORT);
         let name = |nth: usize| match (numbers.get(nth), names.get(nth)) {
@@ -56,8 +62,23 @@ impl Host {
             (None, Some(HostName::Unix(folder))) => Some(Name::Folder(folder.clone())),
             (None, None) => None,
         };
-        let count = names.len().max(numbers.len());
-        (0..count).filter_map(|nth| Some(Self { name: name(nth)?, port: port(nth) })).collect()
+        let server_name = |nth: usize| match (names.get(nth), numbers.get(nth)) {
+            (Some(HostName::Tcp(name)), _) => name.clone(),
+            (_, number) => number.map(ToString::to_string).unwrap_or_default(),
+        };
+        let host = |nth| {
+            let ssl_mode = database.ssl_mode(names.get(nth));
+            Some(Self { name: name(nth)?, port: port(nth), ssl_mode, server_name: server_name(nth) })
+        };
+        (0..names.len().max(numbers.len())).filter_map(host).collect()
+    }
+
+    pub(super) fn ssl_mode(&self) -> SslMode {
+        self.ssl_mode
+    }
+
+    pub(super) fn server_name(&self) -> &str {
+        &self.server_name
     }
 
     /// What the name stands for. Looked up on another thread: the system's resolver can block for many seconds.
@@ -226,7 +247,7 @@ mod tests {
     use super::*;
 
     fn hosts(dsn: &str) -> Vec<String> {
-        Host::all(&dsn.parse().unwrap()).iter().map(ToString::to_string).collect()
+        Host::all(&Database::new(dsn).unwrap()).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -243,9 +264,20 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_has_to_be_for_the_name_and_only_without_one_for_the_number() {
+        let names = |dsn: &str| {
+            let hosts = Host::all(&Database::new(dsn).unwrap());
+            hosts.iter().map(|host| host.server_name().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("host=db1,10.0.0.9 hostaddr=10.0.0.1,10.0.0.2"), ["db1", "10.0.0.9"]);
+        assert_eq!(names("hostaddr=10.0.0.1,::1"), ["10.0.0.1", "::1"]);
+        assert_eq!(names("host=db1,/run/pg"), ["db1", ""]);
+    }
+
+    #[test]
     fn a_name_is_looked_up_and_an_unknown_one_is_an_error() {
         let look_up = |dsn: &str| {
-            let host = Host::all(&dsn.parse().unwrap()).pop().unwrap();
+            let host = Host::all(&Database::new(dsn).unwrap()).pop().unwrap();
             future::block_on(host.addresses(Duration::from_secs(10)))
         };
         assert!(matches!(look_up("host=localhost").unwrap().first(), Some(Address::Tcp(it)) if it.ip().is_loopback()));

@@ -13,6 +13,7 @@ use tokio_postgres::types::ToSql;
 use crate::Database;
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
 use crate::statement::{Command, Reply, Statement, Text, Texts};
+use crate::tls::Encryption;
 
 use super::host::Host;
 
@@ -21,18 +22,30 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where a connection leads, and the statements of the schema there.
 pub(super) struct Address {
-    hosts: Vec<Host>,
+    /// Or why the settings cannot be followed.
+    hosts: Result<Vec<Host>, Fault>,
     texts: Texts,
+    encryption: Encryption,
 }
 
 impl Address {
     pub(super) fn new(database: &Database) -> Self {
-        Self { hosts: Host::all(database.config()), texts: Texts::new(database.schema_name()) }
+        let hosts = database.check_tls().map(|()| Host::all(database));
+        Self {
+            hosts: hosts.map_err(|error| Fault::of_settings(&error)),
+            texts: Texts::new(database.schema_name()),
+            encryption: Encryption::of(database),
+        }
     }
 
     /// Opens a client with the session's settings made.
     pub(super) fn open(&self) -> Result<Client, Fault> {
-        Host::open_any(&self.hosts)
+        Host::open_any(self.hosts.as_ref().map_err(Fault::clone)?)
+    }
+
+    /// For the connection that a request to cancel goes over, which is as encrypted as the other.
+    pub(super) fn encryption(&self) -> Encryption {
+        self.encryption.clone()
     }
 }
 

@@ -6,13 +6,15 @@
 
 use std::fmt;
 
-use postgres::{Client, NoTls};
+use postgres::Client;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host as HostName, TargetSessionAttrs};
 
+use crate::Database;
 use crate::fault::Fault;
 use crate::panic_boundary::guarded;
 use crate::statement::{IS_READ_ONLY, SESSION};
+use crate::tls::Encryption;
 
 const DEFAULT_PORT: u16 = 5432;
 
@@ -21,13 +23,26 @@ pub(super) struct Host {
     /// For messages.
     name: String,
     config: postgres::Config,
+    encryption: Encryption,
 }
 
 impl Host {
     /// All of them, in the order in which they are to be tried.
-    pub(super) fn all(config: &Config) -> Vec<Self> {
+    pub(super) fn all(database: &Database) -> Vec<Self> {
+        let config = database.config();
         let count = config.get_hosts().len().max(config.get_hostaddrs().len());
-        (0..count).map(|nth| Self { name: name(config, nth), config: alone(config, nth).into() }).collect()
+        (0..count).map(|nth| Self::nth(database, nth)).collect()
+    }
+
+    fn nth(database: &Database, nth: usize) -> Self {
+        let config = database.config();
+        let mut alone = alone(config, nth);
+        alone.ssl_mode(database.ssl_mode(config.get_hosts().get(nth)));
+        if let (None, Some(number)) = (config.get_hosts().get(nth), config.get_hostaddrs().get(nth)) {
+            // The client takes what a certificate has to be for from here alone.
+            alone.host(number.to_string());
+        }
+        Self { name: name(config, nth), config: alone.into(), encryption: Encryption::of(database) }
     }
 
     /// Connects to the first one that takes writes, with the session's settings made.
@@ -46,7 +61,7 @@ impl Host {
     /// and then says nothing holds the thread until it is gone.
     fn open(&self) -> Result<Client, Fault> {
         // The client panics when the system has no file left for it, which may pass.
-        let connected = guarded(|| self.config.connect(NoTls))
+        let connected = guarded(|| self.config.connect(self.encryption.clone()))
             .map_err(|panic| Fault::link(format!("the client {panic}")).not_sent())?;
         let mut client = connected.map_err(not_sent)?;
         // Settings first: they undo a role's own default of read-only transactions.

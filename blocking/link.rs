@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
-use postgres::{CancelToken, NoTls};
+use postgres::CancelToken;
 
 use crate::Database;
 use crate::fault::Fault;
@@ -133,8 +133,9 @@ impl LinkThreads {
 
     /// The request goes over a connection of its own, so it takes its time on a thread of its own.
     fn cancel(&mut self, token: CancelToken) {
+        let encryption = self.address.encryption();
         let request = move || {
-            if let Err(error) = token.cancel_query(NoTls) {
+            if let Err(error) = token.cancel_query(encryption) {
                 log::debug!(target: "venturi", "a statement that was given up could not be cancelled: {error}");
             }
         };

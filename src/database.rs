@@ -4,12 +4,18 @@
 use std::env::{self, VarError};
 use std::error::Error as StdError;
 use std::fmt;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "tls")]
+use rustls::ClientConfig;
 use tokio_postgres::Config;
-use tokio_postgres::config::{ChannelBinding, Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 use crate::error::{Error, ErrorKind};
+
+mod tls;
 
 /// The variable that [`Database::from_env`] reads.
 const VARIABLE: &str = "DATABASE_URL";
@@ -44,8 +50,8 @@ const MAX_SCHEMA: usize = 63;
 /// `tcp_user_timeout` 30 s, `application_name` venturi. Of several hosts the one that takes writes is used, whatever
 /// `target_session_attrs` says.
 ///
-/// Connections are not encrypted: `sslmode=prefer`, the default, connects in plain text, and `sslmode=require` is
-/// refused.
+/// Connections are encrypted when the feature `tls` is on and the settings for it are given, with `Database::tls`.
+/// Without them `sslmode=prefer`, the default, connects in plain text, and `sslmode=require` is refused.
 ///
 /// ```
 /// use venturi::Database;
@@ -60,13 +66,17 @@ pub struct Database {
     config: Config,
     schema: SchemaName,
     listen: bool,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Database {
     /// A database given by a connection string, as a URL or as `key=value` pairs.
     ///
     /// Special characters in a URL's password have to be percent-encoded. `tcp_user_timeout` is in seconds; as libpq
-    /// reads milliseconds there, more than 600 are taken for milliseconds.
+    /// reads milliseconds there, more than 600 are taken for milliseconds. `sslmode` is `disable`, `prefer` or `require`;
+    /// `verify-ca` and `verify-full` mean `require`, as certificates are always verified. `sslrootcert` and its kin are
+    /// not read from here.
     ///
     /// ```
     /// # fn main() -> Result<(), venturi::Error> {
@@ -77,10 +87,10 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when the text is malformed, names no host, or asks for TLS. The message never repeats
-    /// what might be a password.
+    /// [`ErrorKind::Config`] when the text is malformed or names no host, or asks for TLS and the feature `tls` is off.
+    /// The message never repeats what might be a password.
     pub fn new(dsn: &str) -> Result<Self, Error> {
-        let mut config: Config = dsn.parse().map_err(|error| malformed(&error))?;
+        let mut config: Config = parsed(dsn).map_err(|error| malformed(&error))?;
         let user_timeout = config.get_tcp_user_timeout().copied().unwrap_or_default();
         if user_timeout > LONGEST_TCP_USER_TIMEOUT {
             config.tcp_user_timeout(user_timeout / 1_000);
@@ -100,12 +110,22 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when no host is named, hosts and ports don't match, or TLS is asked for.
+    /// [`ErrorKind::Config`] when no host is named, hosts and ports don't match, or TLS is asked for and the feature
+    /// `tls` is off.
     pub fn from_config(mut config: Config) -> Result<Self, Error> {
         check_hosts(&config)?;
-        settle_tls(&mut config)?;
         set_defaults(&mut config);
-        Ok(Self { config, schema: SchemaName(DEFAULT_SCHEMA.to_owned()), listen: true })
+        let database = Self {
+            config,
+            schema: SchemaName(DEFAULT_SCHEMA.to_owned()),
+            listen: true,
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        if cfg!(not(feature = "tls")) {
+            database.check_tls()?;
+        }
+        Ok(database)
     }
 
     /// The database that the environment variable `DATABASE_URL` names.
@@ -204,7 +224,7 @@ fn refused(problem: String) -> Error {
 }
 
 /// Options that libpq knows and `tokio_postgres` does not.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 15] = [
     "client_encoding",
     "fallback_application_name",
     "gssencmode",
@@ -219,9 +239,16 @@ const OTHERS: [&str; 16] = [
     "sslcrl",
     "sslkey",
     "sslpassword",
-    "sslrootcert",
     "sslsni",
 ];
+
+fn parsed(dsn: &str) -> Result<Config, tokio_postgres::Error> {
+    let first = dsn.parse();
+    match tls::requiring(dsn) {
+        Some(again) if first.is_err() => again.parse(),
+        _ => first,
+    }
+}
 
 /// Says what is wrong in words of our own: an option that is not known may be a part of a password.
 fn malformed(error: &tokio_postgres::Error) -> Error {
@@ -229,6 +256,8 @@ fn malformed(error: &tokio_postgres::Error) -> Error {
     let quoted = cause.split('`').nth(1).unwrap_or_default();
     refused(if cause.starts_with("invalid value for option") {
         format!("the connection string has an invalid value for {quoted:?}{}", hint(quoted))
+    } else if cause.starts_with("unknown option") && quoted == "sslrootcert" {
+        format!("the connection string has the option {quoted:?}; give the file to `Database::tls_root_file` instead")
     } else if cause.starts_with("unknown option") && OTHERS.contains(&quoted) {
         format!("the connection string has the option {quoted:?}, which is not supported; leave it out")
     } else if cause.starts_with("unknown option") {
@@ -243,7 +272,7 @@ fn malformed(error: &tokio_postgres::Error) -> Error {
 
 fn hint(option: &str) -> &'static str {
     match option {
-        "sslmode" => "; it can be disable, prefer or require",
+        "sslmode" => "; it can be disable, prefer, require, or verify-ca and verify-full, which mean require",
         "port" => "; give numbers from 0 to 65535, and percent-encode `:`, `/` and `@` in a password",
         _ => "",
     }
@@ -278,25 +307,6 @@ fn check_hosts(config: &Config) -> Result<(), Error> {
 /// A URL's host begins after the first `@`, so a password with another one would end up in the host, and in logs.
 fn is_part_of_a_password(host: &Host) -> bool {
     matches!(host, Host::Tcp(name) if name.contains('@'))
-}
-
-/// There is no TLS: what insists on it is refused, except where a socket of the same machine makes it needless.
-fn settle_tls(config: &mut Config) -> Result<(), Error> {
-    let local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
-    if local {
-        config.ssl_mode(SslMode::Disable);
-    }
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(refused(
-            "sslmode=require needs TLS, which this build of venturi lacks; use prefer or disable".to_owned(),
-        ));
-    }
-    if config.get_channel_binding() == ChannelBinding::Require {
-        return Err(refused(
-            "channel_binding=require needs TLS, which this build of venturi lacks; use prefer".to_owned(),
-        ));
-    }
-    Ok(())
 }
 
 fn set_defaults(config: &mut Config) {

@@ -17,6 +17,9 @@ pub enum ErrorKind {
     Unavailable,
     /// The server does not accept the user or its password.
     Authentication,
+    /// The connection cannot be encrypted as the settings want it: the server has no TLS, its certificate is not accepted
+    /// (not signed by a trusted authority, for another name, expired), or it refuses ours.
+    Tls,
     /// The user may not do this in the database.
     Permission,
     /// The server takes no writes: a standby, or a primary about to be one.

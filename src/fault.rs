@@ -1,6 +1,8 @@
 //! What a failed statement or connection means: try it again, connect again, or give up.
 #![deny(clippy::disallowed_methods)]
 
+use std::error::Error as _;
+use std::io;
 use std::sync::Arc;
 
 use tokio_postgres::error::{DbError, Severity, SqlState};
@@ -49,6 +51,7 @@ impl Fault {
                 let message = format!("{} (SQLSTATE {})", refusal.message(), refusal.code().code());
                 (kind, outcome, message, Some(refusal.code().clone()))
             }
+            None if is_about_tls(&source) => (handshake(&source), OutcomeKnown::NotDone, in_tls(&source), None),
             None => {
                 let (kind, outcome) = broken(&source.to_string());
                 (kind, outcome, text::chain(&*source), None)
@@ -66,6 +69,11 @@ impl Fault {
             code: None,
             source: None,
         }
+    }
+
+    /// The settings cannot be followed, so that nothing was tried.
+    pub(crate) fn of_settings(error: &Error) -> Self {
+        Self { kind: FaultKind::Fatal(error.kind()), ..Self::link(error.to_string()).not_sent() }
     }
 
     /// No answer came in time, so the connection is given up.
@@ -223,11 +231,34 @@ fn broken(text: &str) -> (FaultKind, OutcomeKnown) {
         (FaultKind::Fatal(ErrorKind::Authentication), NotDone)
     } else if is("invalid configuration") || is("invalid connection string") {
         (FaultKind::Fatal(ErrorKind::Config), NotDone)
-    } else if is("error connecting") || is("error performing TLS") {
+    } else if is("error connecting") {
         (FaultKind::Link, NotDone)
     } else {
         (FaultKind::Link, Unknown)
     }
+}
+
+fn is_about_tls(error: &tokio_postgres::Error) -> bool {
+    error.to_string().starts_with("error performing TLS")
+}
+
+/// A handshake that broke off may pass another time; one in which a side refused the other will not.
+fn handshake(error: &tokio_postgres::Error) -> FaultKind {
+    use io::ErrorKind::{InvalidData, InvalidInput};
+    match error.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind) {
+        None | Some(InvalidData | InvalidInput) => FaultKind::Fatal(ErrorKind::Tls),
+        Some(_) => FaultKind::Link,
+    }
+}
+
+fn in_tls(error: &tokio_postgres::Error) -> String {
+    let text = text::chain(error);
+    let hint = if text.contains("does not support TLS") {
+        "; turn it on there (ssl = on), or allow plain text with sslmode=prefer"
+    } else {
+        ""
+    };
+    text + hint
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Work is described by a [`Task`], stored as a row, and run by a worker that claims the row under a lease. There are
 //! two front-ends with the same names over one shared core: `venturi::blocking` runs handlers on threads,
 //! `venturi::r#async` runs them as futures on whatever executor the application has. Neither is on by default; enable
-//! the feature `blocking`, the feature `async`, or both.
+//! the feature `blocking`, the feature `async`, or both. The feature `tls` adds encrypted connections to either.
 //!
 //! Delivery is at least once: a job whose worker dies is run again after its lease has run out, so handlers must be
 //! idempotent. The README lists what is guaranteed and what is not.
@@ -71,6 +71,10 @@ pub mod r#async;
 #[path = "../threads/mod.rs"]
 mod threads;
 
+#[cfg(any(feature = "blocking", feature = "async"))]
+#[path = "../tls/mod.rs"]
+mod tls;
+
 #[cfg(feature = "blocking")]
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 #[path = "../blocking/mod.rs"]
@@ -104,3 +108,8 @@ pub use task::{Priority, Task};
 #[cfg(all(doctest, feature = "blocking", feature = "async"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The pages' programs compile.
+#[cfg(all(doctest, feature = "tls"))]
+#[doc = include_str!("../docs/tls.md")]
+struct Tls;

@@ -1,6 +1,6 @@
 //! The direction of imports, and what the core must not do.
 //!
-//! `blocking → src ← async`, and `threads` beside the core for both: the core has no socket, thread, sleep, clock or future; no front-end names the other; no
+//! `blocking → src ← async`, with `threads` and `tls` beside the core for both: the core has no socket, thread, sleep, clock or future; no front-end names the other; no
 //! executor is named outside the dev-dependencies.
 #![expect(clippy::expect_used, reason = "a broken checkout fails the test")]
 
@@ -45,6 +45,12 @@ const RULES: &[Rule] = &[
         ],
     },
     Rule { folders: &["src"], forbidden: &["crate::blocking", "crate::r#async"], exempt: &["src/lib.rs"] },
+    Rule { folders: &["src"], forbidden: &["crate::tls", "tokio_rustls"], exempt: &[] },
+    Rule {
+        folders: &["tls"],
+        forbidden: &["crate::blocking", "crate::r#async", "async_io", ".await", "TcpStream", "thread::"],
+        exempt: &[],
+    },
     Rule {
         folders: &["blocking"],
         forbidden: &["r#async", "async_io", "async_channel", "futures_", ".await"],
@@ -52,7 +58,7 @@ const RULES: &[Rule] = &[
     },
     Rule { folders: &["async"], forbidden: &["crate::blocking", "crossbeam", "parking_lot"], exempt: &[] },
     Rule {
-        folders: &["src", "threads", "blocking", "async"],
+        folders: &["src", "threads", "tls", "blocking", "async"],
         forbidden: &[
             "tokio::spawn",
             "tokio::runtime",

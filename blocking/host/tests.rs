@@ -20,9 +20,24 @@ fn each_host_is_tried_with_all_settings() {
     assert!(alone(&bare, 0) == "host=one port=5432".parse().unwrap());
 }
 
+fn hosts_of(hosts: &str) -> Vec<Host> {
+    Host::all(&Database::from_config(config(hosts)).unwrap())
+}
+
+#[test]
+fn a_certificate_has_to_be_for_the_name_and_only_without_one_for_the_number() {
+    let names = |dsn: &str| {
+        let hosts = Host::all(&Database::new(dsn).unwrap());
+        hosts.iter().map(|host| host.config.get_hosts().to_vec()).collect::<Vec<_>>()
+    };
+    let tcp = |name: &str| vec![HostName::Tcp(name.to_owned())];
+    assert_eq!(names("host=db1,10.0.0.9 hostaddr=10.0.0.1,10.0.0.2"), [tcp("db1"), tcp("10.0.0.9")]);
+    assert_eq!(names("hostaddr=10.0.0.1,::1"), [tcp("10.0.0.1"), tcp("::1")]);
+}
+
 #[test]
 fn a_host_is_named_as_the_settings_name_it() {
-    let names = |hosts: &str| Host::all(&config(hosts)).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let names = |hosts: &str| hosts_of(hosts).iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(names("host=one,/two port=1,2"), ["one:1", "/two:2"]);
     assert_eq!(names("host=one,two port=7"), ["one:7", "two:7"]);
     assert_eq!(names("host=one hostaddr=10.0.0.1"), ["10.0.0.1:5432"]);

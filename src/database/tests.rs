@@ -1,5 +1,7 @@
 use super::*;
 
+mod tls;
+
 const LOCAL: &str = "postgres://worker@localhost/app";
 
 fn database(dsn: &str) -> Database {
@@ -77,8 +79,9 @@ fn the_connect_time_out_is_clamped() {
 #[test]
 fn a_malformed_text_is_refused_in_words_that_help() {
     assert!(refusal("host=localhost port=many").contains("invalid value for \"port\""));
-    assert!(refusal("postgres://localhost/app?sslmode=verify-full").contains("disable, prefer or require"));
-    assert!(refusal("host=localhost sslrootcert=/etc/ca.pem").contains("\"sslrootcert\", which is not supported"));
+    assert!(refusal("postgres://localhost/app?sslmode=allow").contains("disable, prefer, require"));
+    assert!(refusal("host=localhost sslrootcert=/etc/ca.pem").contains("Database::tls_root_file"));
+    assert!(refusal("host=localhost sslcert=/etc/own.pem").contains("\"sslcert\", which is not supported"));
     assert!(refusal("host=localhost sslcolour=red").contains("unknown option"));
     assert!(refusal("not a connection string").contains("malformed"));
 }
@@ -119,16 +122,6 @@ fn no_message_and_no_debug_text_tells_the_password() {
     }
     let debug = format!("{:?}", database("postgres://worker:hunter2@localhost/app?options=-c%20my.token%3Dhunter2"));
     assert!(debug.contains("localhost") && debug.contains("worker") && !debug.contains("hunter2"), "{debug}");
-}
-
-#[test]
-fn tls_is_refused_where_it_would_be_needed_and_needless_on_a_unix_socket() {
-    assert!(refusal("postgres://localhost/app?sslmode=require").contains("needs TLS"));
-    assert!(refusal("postgres://localhost/app?channel_binding=require").contains("needs TLS"));
-    assert_eq!(database(LOCAL).config().get_ssl_mode(), SslMode::Prefer);
-    let socket = database("host=/var/run/postgresql dbname=app sslmode=require");
-    assert_eq!(socket.config().get_ssl_mode(), SslMode::Disable);
-    assert!(refusal("host=/var/run/postgresql,elsewhere sslmode=require").contains("needs TLS"));
 }
 
 #[test]

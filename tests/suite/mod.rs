@@ -257,6 +257,8 @@ pub(crate) mod claiming;
 pub(crate) mod context;
 pub(crate) mod contract;
 pub(crate) mod control;
+#[cfg(feature = "tls")]
+pub(crate) mod encryption;
 pub(crate) mod enqueueing;
 #[cfg(feature = "async")]
 pub(crate) mod futures;

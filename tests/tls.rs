@@ -1,0 +1,51 @@
+//! Encrypted connections, in both front-ends and on each executor.
+
+#[path = "suite/async_front.rs"]
+mod async_front;
+#[path = "suite/blocking_front.rs"]
+mod blocking_front;
+mod suite;
+
+macro_rules! encryption {
+    () => {
+        crate::suite::bodies! { tests: encryption: [
+            all_that_is_said_is_encrypted,
+            a_preferred_encryption_is_used_where_the_server_has_it,
+            the_certificates_of_the_trusted_may_come_from_a_file,
+            each_host_is_known_by_its_own_name,
+            a_unix_socket_is_never_encrypted,
+            a_server_that_cannot_be_trusted_is_refused_with_what_to_do,
+            a_server_without_tls_is_refused_where_it_is_required,
+            tls_without_its_settings_is_refused,
+        ] }
+    };
+}
+
+macro_rules! executors {
+    ($($name:ident: $executor:ident, $hands:ident;)*) => {
+        $(mod $name {
+            fn front() -> crate::async_front::Async {
+                let mount = crate::suite::mount!();
+                let executor = crate::async_front::Executor::$executor;
+                crate::async_front::Async { mount, executor, hands: crate::async_front::Hands::$hands }
+            }
+
+            encryption!();
+        })*
+    };
+}
+
+mod threads {
+    fn front() -> crate::blocking_front::Blocking {
+        crate::blocking_front::Blocking { mount: crate::suite::mount!(), inside_tokio: false }
+    }
+
+    encryption!();
+}
+
+executors! {
+    tokio: TokioThreads, Spawned;
+    tokio_current: TokioCurrent, Inside;
+    smol: Smol, Inside;
+    bare: Bare, Inside;
+}
