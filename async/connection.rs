@@ -13,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
 
 use crate::Database;
 use crate::fault::Fault;
-use crate::statement::{IS_READ_ONLY, SESSION};
+use crate::statement::{IS_READ_ONLY, SESSION, trial};
 use crate::tls::{Connector, Encryption};
 
 use super::net::{Address, Host, Stream, within};
@@ -51,6 +51,7 @@ struct Way<'a> {
     host: &'a Host,
     config: Config,
     encryption: Encryption,
+    pooled: bool,
     patience: Duration,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Way<'a> {
         let (mut config, encryption) = (database.config().clone(), Encryption::of(database));
         config.ssl_mode(host.ssl_mode());
         let patience = config.get_connect_timeout().copied().unwrap_or(PATIENCE);
-        Self { host, config, encryption, patience }
+        Self { host, config, encryption, pooled: database.is_pooled(), patience }
     }
 
     async fn open(&self) -> Result<Connection, Fault> {
@@ -85,12 +86,21 @@ impl<'a> Way<'a> {
         let login = self.config.connect_raw(stream, connector).await;
         let (client, raw) = login.map_err(|error| Fault::from_postgres(error).not_sent())?;
         let mut connection = Connection { client, traffic: Traffic(Ok(raw)) };
-        connection.settle_in().await?;
+        if self.pooled {
+            connection.try_out().await?
+        } else {
+            connection.settle_in().await?
+        }
         Ok(connection)
     }
 }
 
 impl Connection {
+    /// What is set over a pooler would be set for others.
+    async fn try_out(&mut self) -> Result<(), Fault> {
+        self.traffic.carry(self.client.batch_execute(trial())).await.map_err(Fault::not_sent)
+    }
+
     async fn settle_in(&mut self) -> Result<(), Fault> {
         // After the settings, which undo a role's own default of read-only transactions.
         let questions = try_join(self.client.batch_execute(SESSION), self.client.simple_query(IS_READ_ONLY));

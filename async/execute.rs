@@ -5,24 +5,25 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::pin::pin;
 
-use futures_util::SinkExt;
 use futures_util::future::{join_all, join3, try_join_all};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement as Prepared};
+use futures_util::{FutureExt, SinkExt};
+use tokio_postgres::{Client, Error, Row, Statement as Prepared, ToStatement};
 
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::statement::{Command, Encoded, Reply, Statement, Text, Texts};
+use crate::statement::{Command, Encoded, Reply, Statement, Text, Texts, begin, typed};
 
 /// What speaks over one connection, with the statements that are prepared on it.
 pub(super) struct Speaker {
     client: Client,
     texts: Texts,
+    /// Whether the connection is somebody else's after each transaction.
+    pooled: bool,
     prepared: RefCell<HashMap<Text, Prepared>>,
 }
 
 impl Speaker {
-    pub(super) fn new(client: Client, texts: Texts) -> Self {
-        Self { client, texts, prepared: RefCell::default() }
+    pub(super) fn new(client: Client, texts: Texts, pooled: bool) -> Self {
+        Self { client, texts, pooled, prepared: RefCell::default() }
     }
 
     /// Runs the statement's commands, more than one of them as one transaction, and reads what comes back.
@@ -31,14 +32,51 @@ impl Speaker {
     /// unknown state, so the connection has to be dropped with it.
     pub(super) async fn execute(&self, statement: &Statement) -> Result<Reply, Fault> {
         let commands = statement.commands();
+        let results = if self.pooled { self.borrow(&commands).await? } else { self.own(&commands).await? };
+        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+    }
+
+    /// Over a connection of our own, where statements stay prepared.
+    async fn own(&self, commands: &[Command<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
         let prepared = try_join_all(commands.iter().map(|command| self.prepare(command.text)));
         let prepared = prepared.await.map_err(|error| Fault::from_postgres(error).not_sent())?;
-        let ready: Vec<_> = prepared.iter().zip(&commands).collect();
-        let results = match ready.as_slice() {
-            [(prepared, command)] => vec![self.query(prepared, command).await.map_err(Fault::from_postgres)?],
-            ready => self.transaction(ready).await?,
-        };
-        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+        let ready: Vec<_> = prepared.iter().zip(commands).collect();
+        match ready.as_slice() {
+            [(prepared, command)] => Ok(vec![self.query(prepared, command).await.map_err(Fault::from_postgres)?]),
+            ready => self.transaction(ready.iter().map(|(prepared, command)| self.query(prepared, command))).await,
+        }
+    }
+
+    /// Over one that is lent for a transaction, which leaves nothing there.
+    async fn borrow(&self, commands: &[Command<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+        if commands.iter().any(|command| command.data.is_some()) {
+            return self.borrow_to_copy(commands).await;
+        }
+        self.transaction(commands.iter().map(|command| self.query_once(command))).await
+    }
+
+    async fn query_once(&self, command: &Command<'_>) -> Result<Vec<Row>, Error> {
+        self.client.query_typed(self.texts.sql(command.text), &typed(&command.params)).await
+    }
+
+    /// A copy is prepared first, and gone again when its end has been answered; so this is not one flight.
+    async fn borrow_to_copy(&self, commands: &[Command<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+        let not_sent = |error| Fault::from_postgres(error).not_sent();
+        self.client.batch_execute(begin(true)).await.map_err(not_sent)?;
+        let mut copied = Ok(());
+        for command in commands {
+            let Some(data) = &command.data else { continue };
+            copied = copied.and(self.copy(self.texts.sql(command.text), data.clone()).await);
+        }
+        match copied {
+            Ok(()) => self.client.batch_execute("COMMIT").await.map_err(unknown)?,
+            Err(error) => {
+                // If it fails, so has the connection.
+                let _ = self.client.batch_execute("ROLLBACK").await;
+                return Err(not_sent(error));
+            }
+        }
+        Ok(vec![Vec::new(); commands.len()])
     }
 
     async fn prepare(&self, text: Text) -> Result<Prepared, Error> {
@@ -57,13 +95,13 @@ impl Speaker {
         if let Some(data) = &command.data {
             return self.copy(prepared, data.clone()).await.map(|()| Vec::new());
         }
-        let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|it| &**it as _).collect();
+        let params: Vec<_> = command.params.iter().map(|param| param.as_sql()).collect();
         self.client.query(prepared, &params).await
     }
 
     /// Keeps its place among what is sent before and after it: the connection sends nothing else until it is finished.
-    async fn copy(&self, prepared: &Prepared, data: Encoded) -> Result<(), Error> {
-        let mut sink = pin!(self.client.copy_in(prepared).await?);
+    async fn copy(&self, what: &(impl ToStatement + ?Sized), data: Encoded) -> Result<(), Error> {
+        let mut sink = pin!(self.client.copy_in(what).await?);
         // It fails only when the connection has ended or the server has refused, which the end tells better.
         let sent = sink.send(Cursor::new(data)).await;
         sink.as_mut().finish().await?;
@@ -75,15 +113,15 @@ impl Speaker {
     /// All of them are sent before the first answer is awaited: each future sends when it is first polled, and `join`
     /// polls in order. A transaction in which something failed is rolled back by its `COMMIT`, which the client takes
     /// for success; so the commands' errors count first.
-    async fn transaction(&self, commands: &[(&Prepared, &Command<'_>)]) -> Result<Vec<Vec<Row>>, Fault> {
+    async fn transaction<F>(&self, commands: impl Iterator<Item = F>) -> Result<Vec<Vec<Row>>, Fault>
+    where
+        F: Future<Output = Result<Vec<Row>, Error>>,
+    {
         // Set before the end is sent, when the client could not even write a command.
         let failed = Cell::new(false);
-        let queries = commands.iter().map(|(prepared, command)| async {
-            let result = self.query(prepared, command).await;
-            failed.set(failed.get() || result.is_err());
-            result
-        });
-        let begin = self.client.batch_execute("BEGIN");
+        let noted = |result: &Result<Vec<Row>, Error>| failed.set(failed.get() || result.is_err());
+        let queries = commands.map(|command| command.inspect(noted));
+        let begin = self.client.batch_execute(begin(self.pooled));
         let end = async {
             let end = if failed.get() { "ROLLBACK" } else { "COMMIT" };
             self.client.batch_execute(end).await

@@ -74,7 +74,7 @@ pub(super) fn start<S: Send + Sync + 'static>(
             pool: Pool::new(blocking.runners, blocking.state, tell, shutdown.clone(), most, home),
             blocks,
             engine: Engine::new(rules, now()),
-            wires: [Wire::new(database.clone()), Wire::new(database)],
+            wires: [Wire::new(database.clone()), Wire::new(database.watched())],
             arrivals: Arrivals::new(receiver),
             runs: Runs::default(),
             inbox,

@@ -4,6 +4,7 @@ use crate::Database;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::migration::{applied, bootstrap, lock, plan};
+use crate::statement::begin;
 
 use super::connection::Connection;
 
@@ -28,7 +29,7 @@ pub async fn migrate(database: &Database) -> Result<(), Error> {
     let connection = Connection::open(database).await.map_err(in_words)?;
     let schema = database.schema_name();
     let mut session = Session(connection);
-    session.run("BEGIN").await.map_err(in_words)?;
+    session.run(begin(database.is_pooled())).await.map_err(in_words)?;
     session.run(&lock(schema)).await.map_err(in_words)?;
     session.run(&bootstrap(schema)).await.map_err(in_words)?;
     let versions = session.versions(&applied(schema)).await.map_err(in_words)?;
@@ -48,7 +49,7 @@ impl Session {
 
     async fn versions(&mut self, query: &str) -> Result<Vec<(i32, i32)>, Fault> {
         let Connection { client, traffic } = &mut self.0;
-        let rows = traffic.carry(client.query(query, &[])).await?;
+        let rows = traffic.carry(client.query_typed(query, &[])).await?;
         let version = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
         rows.iter().map(version).collect::<Result<_, tokio_postgres::Error>>().map_err(Fault::from_postgres)
     }

@@ -84,7 +84,8 @@ impl Wire {
             State::Down => Poll::Pending,
             State::Connecting(connecting) => match connecting.as_mut().poll(cx) {
                 Poll::Ready(Ok(connection)) => {
-                    self.state = State::Up(Box::new(Up::new(connection, self.texts.clone())));
+                    self.state =
+                        State::Up(Box::new(Up::new(connection, self.texts.clone(), self.database.is_pooled())));
                     Poll::Ready(News::Connected(self.epoch))
                 }
                 Poll::Ready(Err(fault)) => self.lost(fault),
@@ -105,9 +106,9 @@ impl Wire {
 }
 
 impl Up {
-    fn new(connection: Connection, texts: Texts) -> Self {
+    fn new(connection: Connection, texts: Texts, pooled: bool) -> Self {
         let Connection { client, traffic } = connection;
-        Self { speaker: Rc::new(Speaker::new(client, texts)), in_flight: None, traffic }
+        Self { speaker: Rc::new(Speaker::new(client, texts, pooled)), in_flight: None, traffic }
     }
 
     /// First what is said, then the transport, then what that brought. `Err`: the connection has ended.

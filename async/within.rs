@@ -1,11 +1,10 @@
 //! Statements over a client of the caller's.
 
 use tokio_postgres::GenericClient;
-use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::statement::{Inside, Reply, Texts};
+use crate::statement::{Inside, Reply, Texts, typed};
 use crate::visit::{RELEASE, ROLL_BACK, SAVEPOINT, Visit, is_outside, savepoint_failed};
 use crate::{Submit, Task};
 
@@ -18,8 +17,7 @@ pub(super) async fn ask(
     statement: &Inside,
 ) -> Result<Reply, Fault> {
     let params = statement.params();
-    let params: Vec<(&(dyn ToSql + Sync), Type)> = params.iter().map(|(it, ty)| (&**it as _, ty.clone())).collect();
-    let rows = client.query_typed(texts.sql(statement.text()), &params).await.map_err(Fault::from_postgres)?;
+    let rows = client.query_typed(texts.sql(statement.text()), &typed(&params)).await.map_err(Fault::from_postgres)?;
     statement.read(&rows).map_err(|error| Fault::malformed(error.to_string()))
 }
 

@@ -7,12 +7,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use postgres::fallible_iterator::FallibleIterator;
-use postgres::{CancelToken, Client, Row, Statement as Prepared};
-use tokio_postgres::types::ToSql;
+use postgres::{CancelToken, Client, Row, Statement as Prepared, ToStatement};
 
 use crate::Database;
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::statement::{Command, Reply, Statement, Text, Texts};
+use crate::statement::{Command, Reply, Statement, Text, Texts, begin, typed};
 use crate::tls::Encryption;
 
 use super::host::Host;
@@ -26,6 +25,7 @@ pub(super) struct Address {
     hosts: Result<Vec<Host>, Fault>,
     texts: Texts,
     encryption: Encryption,
+    pooled: bool,
 }
 
 impl Address {
@@ -35,6 +35,7 @@ impl Address {
             hosts: hosts.map_err(|error| Fault::of_settings(&error)),
             texts: Texts::new(database.schema_name()),
             encryption: Encryption::of(database),
+            pooled: database.is_pooled(),
         }
     }
 
@@ -53,12 +54,15 @@ impl Address {
 pub(super) struct Connection<'a> {
     client: Client,
     texts: &'a Texts,
+    /// Whether the connection is somebody else's after each transaction.
+    pooled: bool,
     prepared: HashMap<Text, Prepared>,
 }
 
 impl<'a> Connection<'a> {
     pub(super) fn open(address: &'a Address) -> Result<Self, Fault> {
-        Ok(Self { client: address.open()?, texts: &address.texts, prepared: HashMap::new() })
+        let (texts, pooled) = (&address.texts, address.pooled);
+        Ok(Self { client: address.open()?, texts, pooled, prepared: HashMap::new() })
     }
 
     /// What cancels the statement that runs at the time it is used.
@@ -72,14 +76,19 @@ impl<'a> Connection<'a> {
             return Err(closed().not_sent());
         }
         let commands = statement.commands();
+        let results = if self.pooled { self.transaction(&commands, Self::query_once)? } else { self.own(&commands)? };
+        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+    }
+
+    /// Over a connection of our own, where statements stay prepared.
+    fn own(&mut self, commands: &[Command<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
         let prepared = commands.iter().map(|command| self.prepare(command.text)).collect::<Result<Vec<_>, _>>();
         let prepared = prepared.map_err(Fault::not_sent)?;
-        let ready: Vec<_> = prepared.iter().zip(&commands).collect();
-        let results = match ready.as_slice() {
-            [(prepared, command)] => vec![self.query(prepared, command)?],
-            ready => self.transaction(ready)?,
-        };
-        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+        let ready: Vec<_> = prepared.iter().zip(commands).collect();
+        match ready.as_slice() {
+            [(prepared, command)] => Ok(vec![self.query(prepared, command)?]),
+            ready => self.transaction(ready, |this, (prepared, command)| this.query(prepared, command)),
+        }
     }
 
     /// Asks the server for a sign of life, with a statement that does nothing.
@@ -119,21 +128,33 @@ impl<'a> Connection<'a> {
         if let Some(data) = &command.data {
             return self.copy(prepared, data.as_ref()).map(|()| Vec::new());
         }
-        let params: Vec<&(dyn ToSql + Sync)> = command.params.iter().map(|param| &**param as _).collect();
+        let params: Vec<_> = command.params.iter().map(|param| param.as_sql()).collect();
         self.client.query(prepared, &params).map_err(Fault::from_postgres)
     }
 
-    fn copy(&mut self, prepared: &Prepared, data: &[u8]) -> Result<(), Fault> {
-        let mut writer = self.client.copy_in(prepared).map_err(Fault::from_postgres)?;
+    /// Leaves nothing on the connection. A copy is prepared first, but gone again before the transaction ends.
+    fn query_once(&mut self, command: &Command<'_>) -> Result<Vec<Row>, Fault> {
+        let sql = self.texts.sql(command.text);
+        if let Some(data) = &command.data {
+            return self.copy(sql, data.as_ref()).map(|()| Vec::new());
+        }
+        self.client.query_typed(sql, &typed(&command.params)).map_err(Fault::from_postgres)
+    }
+
+    fn copy(&mut self, what: &(impl ToStatement + ?Sized), data: &[u8]) -> Result<(), Fault> {
+        let mut writer = self.client.copy_in(what).map_err(Fault::from_postgres)?;
         // It only fills a buffer; what goes wrong on the way is said at the end.
         writer.write_all(data).map_err(|error| Fault::link(error.to_string()))?;
         writer.finish().map(drop).map_err(Fault::from_postgres)
     }
 
-    fn transaction(&mut self, commands: &[(&Prepared, &Command<'_>)]) -> Result<Vec<Vec<Row>>, Fault> {
-        self.batch("BEGIN").map_err(Fault::not_sent)?;
-        let results: Result<Vec<_>, Fault> =
-            commands.iter().map(|(prepared, command)| self.query(prepared, command)).collect();
+    fn transaction<C>(
+        &mut self,
+        commands: &[C],
+        query: impl Fn(&mut Self, &C) -> Result<Vec<Row>, Fault>,
+    ) -> Result<Vec<Vec<Row>>, Fault> {
+        self.batch(begin(self.pooled)).map_err(Fault::not_sent)?;
+        let results: Result<Vec<_>, Fault> = commands.iter().map(|command| query(self, command)).collect();
         match results {
             Ok(results) => self.commit().map(|()| results),
             // Without a commit nothing has happened, whatever became of the connection.

@@ -68,7 +68,7 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
             engine: Engine::new(rules, now()),
             handlers: Pool::new(runners, state, tell, shutdown.clone(), most, home),
             work: LinkThreads::new("venturi-work", &database),
-            watch: LinkThreads::new("venturi-watch", &database),
+            watch: LinkThreads::new("venturi-watch", &database.watched()),
             inputs,
             sender,
             shutdown: shutdown.clone(),

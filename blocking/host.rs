@@ -13,7 +13,7 @@ use tokio_postgres::config::{Host as HostName, TargetSessionAttrs};
 use crate::Database;
 use crate::fault::Fault;
 use crate::panic_boundary::guarded;
-use crate::statement::{IS_READ_ONLY, SESSION};
+use crate::statement::{IS_READ_ONLY, SESSION, trial};
 use crate::tls::Encryption;
 
 const DEFAULT_PORT: u16 = 5432;
@@ -24,6 +24,7 @@ pub(super) struct Host {
     name: String,
     config: postgres::Config,
     encryption: Encryption,
+    pooled: bool,
 }
 
 impl Host {
@@ -42,7 +43,12 @@ impl Host {
             // The client takes what a certificate has to be for from here alone.
             alone.host(number.to_string());
         }
-        Self { name: name(config, nth), config: alone.into(), encryption: Encryption::of(database) }
+        Self {
+            name: name(config, nth),
+            config: alone.into(),
+            encryption: Encryption::of(database),
+            pooled: database.is_pooled(),
+        }
     }
 
     /// Connects to the first one that takes writes, with the session's settings made.
@@ -64,6 +70,10 @@ impl Host {
         let connected = guarded(|| self.config.connect(self.encryption.clone()))
             .map_err(|panic| Fault::link(format!("the client {panic}")).not_sent())?;
         let mut client = connected.map_err(not_sent)?;
+        if self.pooled {
+            // What is set over a pooler would be set for others.
+            return client.batch_execute(trial()).map(|()| client).map_err(not_sent);
+        }
         // Settings first: they undo a role's own default of read-only transactions.
         client.batch_execute(SESSION).map_err(not_sent)?;
         let row = client.query_one(IS_READ_ONLY, &[]).map_err(not_sent)?;

@@ -5,6 +5,7 @@ use postgres::{Client, Row};
 use crate::database::SchemaName;
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::statement::begin;
 use crate::threads;
 use crate::{Database, migration};
 
@@ -39,18 +40,19 @@ const DOING: &str = "migrating the schema";
 /// [`ErrorKind::Database`]: crate::ErrorKind::Database
 pub fn migrate(database: &Database) -> Result<(), Error> {
     let (address, schema) = (Address::new(database), database.schema_name().clone());
+    let begin = begin(database.is_pooled());
     threads::call("venturi-migrate", move || {
         let mut client = address.open().map_err(|fault| fault.to_error(DOING))?;
-        run(&mut client, &schema)
+        run(&mut client, &schema, begin)
     })
 }
 
 /// If it fails, the client is dropped, and the server undoes the transaction.
-fn run(client: &mut Client, schema: &SchemaName) -> Result<(), Error> {
-    for sql in ["BEGIN", &migration::lock(schema), &migration::bootstrap(schema)] {
+fn run(client: &mut Client, schema: &SchemaName, begin: &str) -> Result<(), Error> {
+    for sql in [begin, &migration::lock(schema), &migration::bootstrap(schema)] {
         client.batch_execute(sql).map_err(failed)?;
     }
-    let rows = client.query(&migration::applied(schema), &[]).map_err(failed)?;
+    let rows = client.query_typed(&migration::applied(schema), &[]).map_err(failed)?;
     let applied: Vec<(i32, i32)> = rows.iter().map(version).collect::<Result<_, _>>().map_err(failed)?;
     for sql in migration::plan(schema, &applied)? {
         client.batch_execute(&sql).map_err(failed)?;

@@ -1,11 +1,10 @@
 //! Statements over a client of the caller's.
 
 use postgres::GenericClient;
-use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::statement::{Inside, Reply, Texts};
+use crate::statement::{Inside, Reply, Texts, typed};
 use crate::visit::{RELEASE, ROLL_BACK, SAVEPOINT, Visit, is_outside, savepoint_failed};
 use crate::{Submit, Task};
 
@@ -14,8 +13,7 @@ use super::clock::now;
 /// Runs one statement, in whatever transaction the client is in.
 pub(super) fn ask(client: &mut impl GenericClient, texts: &Texts, statement: &Inside) -> Result<Reply, Fault> {
     let params = statement.params();
-    let params: Vec<(&(dyn ToSql + Sync), Type)> = params.iter().map(|(it, ty)| (&**it as _, ty.clone())).collect();
-    let rows = client.query_typed(texts.sql(statement.text()), &params).map_err(Fault::from_postgres)?;
+    let rows = client.query_typed(texts.sql(statement.text()), &typed(&params)).map_err(Fault::from_postgres)?;
     statement.read(&rows).map_err(|error| Fault::malformed(error.to_string()))
 }
 

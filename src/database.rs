@@ -66,6 +66,9 @@ pub struct Database {
     config: Config,
     schema: SchemaName,
     listen: bool,
+    pooled: bool,
+    /// Where a worker listens and renews, if that is somewhere else.
+    direct: Option<Box<Config>>,
     #[cfg(feature = "tls")]
     tls: Option<Arc<ClientConfig>>,
 }
@@ -119,6 +122,8 @@ impl Database {
             config,
             schema: SchemaName(DEFAULT_SCHEMA.to_owned()),
             listen: true,
+            pooled: false,
+            direct: None,
             #[cfg(feature = "tls")]
             tls: None,
         };
@@ -171,11 +176,48 @@ impl Database {
 
     /// Whether a worker listens for notifications. Default: `true`.
     ///
-    /// Without it, a job that nobody looks for starts when `poll_max` is over at the latest. It does not make a connection
-    /// pooler in transaction mode usable: settings and prepared statements are the connection's own as well.
+    /// Without it, a job that nobody looks for starts when `poll_max` is over at the latest.
     #[must_use]
     pub fn listen(mut self, listen: bool) -> Self {
         self.listen = listen;
+        self
+    }
+
+    /// Where a worker listens and renews its leases, if not where it works: the same database by another way.
+    ///
+    /// For a pooler in transaction mode, over which nobody can listen: name the server itself here. A worker then keeps
+    /// one connection to each. Schema, settings of TLS and `connect_timeout` are those of this database; the connection
+    /// string says all else, as in [`new`](Self::new). Queues and `migrate` don't use it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), venturi::Error> {
+    /// let database = venturi::Database::new("postgres://worker@pooler:6432/app")?
+    ///     .pooled(true)
+    ///     .listen_on("postgres://worker@server:5432/app")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn listen_on(mut self, dsn: &str) -> Result<Self, Error> {
+        let mut config = Self::new(dsn)?.config;
+        self.config.get_connect_timeout().map(|timeout| config.connect_timeout(*timeout));
+        self.direct = Some(Box::new(config));
+        Ok(self)
+    }
+
+    /// Whether connections lead to a pooler in transaction mode, such as PgBouncer's. Default: `false`.
+    ///
+    /// Such a pooler lends a server's connection for one transaction. So nothing may be left behind there, nor be
+    /// expected: each statement becomes a transaction that brings its settings along, nothing is prepared, and a worker
+    /// polls every `poll_max`, unless [`listen_on`](Self::listen_on) says where it can listen. It costs more bytes and,
+    /// in the blocking front-end, two more trips to the server for each statement; and the server plans each one anew.
+    ///
+    /// A pooler in session mode needs none of this.
+    #[must_use]
+    pub fn pooled(mut self, pooled: bool) -> Self {
+        self.pooled = pooled;
         self
     }
 
@@ -184,7 +226,11 @@ impl Database {
     /// Clamped to 10 ms … 1 hour.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.config.connect_timeout(timeout.clamp(MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT));
+        let timeout = timeout.clamp(MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT);
+        self.config.connect_timeout(timeout);
+        if let Some(direct) = &mut self.direct {
+            direct.connect_timeout(timeout);
+        }
         self
     }
 
@@ -197,8 +243,23 @@ impl Database {
         &self.schema
     }
 
+    /// Over a pooler in transaction mode one would listen for somebody else.
     pub(crate) fn listens(&self) -> bool {
-        self.listen
+        self.listen && (!self.pooled || self.direct.is_some())
+    }
+
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled
+    }
+
+    /// The database as the connection that listens and renews has it.
+    pub(crate) fn watched(&self) -> Self {
+        let mut watched = self.clone();
+        if let Some(direct) = watched.direct.take() {
+            watched.config = *direct;
+            watched.pooled = false;
+        }
+        watched
     }
 }
 
@@ -213,6 +274,8 @@ impl fmt::Debug for Database {
             .field("dbname", &self.config.get_dbname())
             .field("schema", &self.schema.0)
             .field("listen", &self.listen)
+            .field("pooled", &self.pooled)
+            .field("listen_on", &self.direct.as_ref().map(|direct| direct.get_hosts()))
             .finish_non_exhaustive()
     }
 }

@@ -48,8 +48,10 @@ impl Fault {
         let (kind, outcome, message, code) = match source.as_db_error() {
             Some(refusal) => {
                 let (kind, outcome) = refused(refusal);
-                let message = format!("{} (SQLSTATE {})", refusal.message(), refusal.code().code());
-                (kind, outcome, message, Some(refusal.code().clone()))
+                let (said, code) = (refusal.message(), refusal.code());
+                let message = format!("{said} (SQLSTATE {}){}", code.code(), pooler_hint(code, said));
+                let code = if is_standby(refusal) { SqlState::READ_ONLY_SQL_TRANSACTION } else { code.clone() };
+                (kind, outcome, message, Some(code))
             }
             None if is_about_tls(&source) => (handshake(&source), OutcomeKnown::NotDone, in_tls(&source), None),
             None => {
@@ -169,7 +171,7 @@ fn callers_kind(code: &SqlState) -> Option<(ErrorKind, &'static str)> {
 /// What the server's refusal means.
 fn refused(refusal: &DbError) -> (FaultKind, OutcomeKnown) {
     use OutcomeKnown::{NotDone, Unknown};
-    let kind = kind_of(refusal.code());
+    let kind = by_pooler(refusal).unwrap_or_else(|| kind_of(refusal.code()));
     if matches!(kind, FaultKind::Fatal(_)) {
         return (kind, NotDone);
     }
@@ -178,7 +180,7 @@ fn refused(refusal: &DbError) -> (FaultKind, OutcomeKnown) {
     if ended || tells_nothing(refusal.code()) {
         return (FaultKind::Link, if says_it_never_began(refusal.code()) { NotDone } else { Unknown });
     }
-    (if is_stale_plan(refusal) { FaultKind::Link } else { kind }, NotDone)
+    (if is_stale_plan(refusal) || is_standby(refusal) { FaultKind::Link } else { kind }, NotDone)
 }
 
 fn kind_of(code: &SqlState) -> FaultKind {
@@ -186,8 +188,8 @@ fn kind_of(code: &SqlState) -> FaultKind {
         "3D000" => return FaultKind::Fatal(ErrorKind::Config),
         "3F000" | "42P01" => return FaultKind::Fatal(ErrorKind::SchemaMissing),
         "42501" => return FaultKind::Fatal(ErrorKind::Permission),
-        // Dropped with the connection that had prepared it.
-        "26000" => return FaultKind::Link,
+        // Dropped with the connection that had prepared it; or a pooler has mixed up whose it is.
+        "26000" | "42P05" => return FaultKind::Link,
         // Cancelled by somebody, or by `statement_timeout`.
         "57014" | "55P03" | "55006" => return FaultKind::Transient,
         _ => {}
@@ -219,6 +221,39 @@ fn says_it_never_began(code: &SqlState) -> bool {
 /// A statement prepared before the tables changed; a new connection prepares it anew.
 fn is_stale_plan(refusal: &DbError) -> bool {
     *refusal.code() == SqlState::FEATURE_NOT_SUPPORTED && refusal.message().contains("cached plan")
+}
+
+/// A transaction that is to write was begun where none can.
+fn is_standby(refusal: &DbError) -> bool {
+    *refusal.code() == SqlState::FEATURE_NOT_SUPPORTED && refusal.message().contains("read-write mode during recovery")
+}
+
+/// PgBouncer refuses a log-in with one code, whatever the reason.
+fn by_pooler(refusal: &DbError) -> Option<FaultKind> {
+    if *refusal.code() != SqlState::PROTOCOL_VIOLATION {
+        return None;
+    }
+    let says = |words: &str| refusal.message().contains(words);
+    if says("unsupported startup parameter") || says("no such database") {
+        Some(FaultKind::Fatal(ErrorKind::Config))
+    } else if says("password authentication failed") || says("no such user") {
+        Some(FaultKind::Fatal(ErrorKind::Authentication))
+    } else {
+        None
+    }
+}
+
+/// What to do when it was a pooler that came between.
+fn pooler_hint(code: &SqlState, said: &str) -> &'static str {
+    match code.code() {
+        "26000" | "42P05" => {
+            "; if there is a pooler in transaction mode between here and the server, set `Database::pooled(true)`"
+        }
+        "08P01" if said.contains("unsupported startup parameter") => {
+            "; leave that option out of the connection string, or have the pooler ignore it"
+        }
+        _ => "",
+    }
 }
 
 /// What an error of the client itself means. Its kinds are private; their texts are not.

@@ -207,6 +207,7 @@ pub(crate) fn assemble<R>(
     let kinds = registry.rules(&config)?;
     let database = database.map_or_else(Database::from_env, Ok)?;
     database.check_tls()?;
+    database.watched().check_tls()?;
     let seed = random_seed();
     let worker = worker_name(config.claimed_by.as_deref(), &host(), std::process::id(), seed);
     let rules = Rules {

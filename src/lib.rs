@@ -113,3 +113,7 @@ struct Readme;
 #[cfg(all(doctest, feature = "tls"))]
 #[doc = include_str!("../docs/tls.md")]
 struct Tls;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/pgbouncer.md")]
+struct Poolers;

@@ -70,6 +70,21 @@ fn a_time_out_in_libpqs_milliseconds_is_understood() {
 }
 
 #[test]
+fn behind_a_pooler_one_listens_only_where_it_is_said() {
+    let pooled = database(LOCAL).pooled(true);
+    assert!(pooled.is_pooled() && !pooled.listens() && pooled.watched().is_pooled());
+    let direct = pooled.schema("jobs").unwrap().listen_on("postgres://server/app").unwrap();
+    assert!(direct.is_pooled() && direct.listens() && !direct.clone().listen(false).listens());
+    let watched = direct.connect_timeout(Duration::from_secs(7)).watched();
+    assert!(!watched.is_pooled());
+    assert_eq!(watched.schema_name().as_str(), "jobs");
+    assert_eq!(watched.config().get_hosts(), [Host::Tcp("server".to_owned())]);
+    assert_eq!(watched.config().get_connect_timeout(), Some(&Duration::from_secs(7)));
+    assert!(!format!("{:?}", database(LOCAL).listen_on("host=a password=hunter2").unwrap()).contains("hunter2"));
+    assert_eq!(database(LOCAL).listen_on("nonsense").unwrap_err().kind(), ErrorKind::Config);
+}
+
+#[test]
 fn the_connect_time_out_is_clamped() {
     let set = |time| database(LOCAL).connect_timeout(time).config().get_connect_timeout().copied();
     assert_eq!(set(Duration::ZERO), Some(MIN_CONNECT_TIMEOUT));

@@ -121,6 +121,33 @@ fn what_only_a_new_connection_mends_is_the_links_fault() {
 }
 
 #[test]
+fn what_a_pooler_mixes_up_is_the_links_fault_and_says_what_to_do() {
+    for code in ["26000", "42P05"] {
+        let fault = refusal("ERROR", code, "prepared statement \"s0\"");
+        assert_eq!((fault.kind, fault.outcome), (Link, NotDone), "{code}");
+        assert!(fault.message.contains("set `Database::pooled(true)`"), "{}", fault.message);
+    }
+}
+
+#[test]
+fn what_a_pooler_refuses_at_the_log_in_is_fatal_whatever_its_code() {
+    let fault = refusal("FATAL", "08P01", "unsupported startup parameter: options");
+    assert_eq!(fault.kind, Fatal(ErrorKind::Config));
+    assert!(fault.message.contains("leave that option out"), "{}", fault.message);
+    assert_eq!(refusal("FATAL", "08P01", "no such database: x").kind, Fatal(ErrorKind::Config));
+    let failed = refusal("FATAL", "08P01", "password authentication failed");
+    assert_eq!(failed.kind, Fatal(ErrorKind::Authentication));
+    assert_eq!(refusal("FATAL", "08P01", "query_wait_timeout").kind, Link);
+}
+
+#[test]
+fn a_standby_is_known_by_its_refusal_of_a_transaction_that_writes() {
+    let fault = refusal("ERROR", "0A000", "cannot set transaction read-write mode during recovery");
+    assert_eq!((fault.kind, fault.outcome), (Link, NotDone));
+    assert_eq!(fault.to_error("connecting").kind(), ErrorKind::ReadOnly);
+}
+
+#[test]
 fn a_server_that_became_a_standby_is_left_for_the_primary() {
     let fault = refusal("ERROR", "25006", "cannot execute UPDATE in a read-only transaction");
     assert_eq!((fault.kind, fault.outcome), (Link, NotDone));

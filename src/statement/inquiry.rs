@@ -4,14 +4,12 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::types::ToSql;
-
 use crate::filter::JobFilter;
 use crate::job::RunId;
 use crate::job_info::JobStatus;
 
 use super::request::seconds;
-use super::{Command, Param, Text};
+use super::{Command, Param, Parameter, Text};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Inquiry {
@@ -196,6 +194,6 @@ fn codes(statuses: &[JobStatus]) -> Param<'static> {
     param(statuses.iter().map(|status| status.code()).collect::<Vec<_>>())
 }
 
-fn param<'a>(value: impl ToSql + Send + Sync + 'a) -> Param<'a> {
+fn param<'a>(value: impl Parameter + 'a) -> Param<'a> {
     Box::new(value)
 }

@@ -5,13 +5,10 @@
 #![deny(clippy::disallowed_methods)]
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::keyed::{self, EnqueueKeyed};
 use super::request::{Complete, Enqueue};
 use super::{Param, ReadError, Reply, Text, reply};
-
-const LOCK_TIMEOUT_TYPES: &[Type] = &[Type::TEXT, Type::TEXT];
 
 #[derive(Debug)]
 pub(crate) enum Inside {
@@ -31,15 +28,13 @@ impl Inside {
         }
     }
 
-    pub(crate) fn params(&self) -> Vec<(Param<'_>, Type)> {
-        let (params, types): (Vec<Param<'_>>, &[Type]) = match self {
-            Self::Complete(complete) => (complete.params(), Complete::TYPES),
-            Self::Enqueue(enqueue) => (enqueue.params(), Enqueue::TYPES),
-            Self::EnqueueKeyed(keyed) => (keyed.params(), EnqueueKeyed::TYPES),
-            Self::LockTimeout { from, to } => (vec![Box::new(from), Box::new(to)], LOCK_TIMEOUT_TYPES),
-        };
-        debug_assert_eq!(params.len(), types.len(), "each parameter has its type");
-        params.into_iter().zip(types.iter().cloned()).collect()
+    pub(crate) fn params(&self) -> Vec<Param<'_>> {
+        match self {
+            Self::Complete(complete) => complete.params(),
+            Self::Enqueue(enqueue) => enqueue.params(),
+            Self::EnqueueKeyed(keyed) => keyed.params(),
+            Self::LockTimeout { from, to } => vec![Box::new(*from), Box::new(*to)],
+        }
     }
 
     pub(crate) fn read(&self, rows: &[Row]) -> Result<Reply, ReadError> {

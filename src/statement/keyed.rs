@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde_json::value::RawValue;
 use tokio_postgres::Row;
-use tokio_postgres::types::{Json as AsJson, Type};
+use tokio_postgres::types::Json as AsJson;
 
 use crate::job::Json;
 use crate::{Effect, Priority};
@@ -73,21 +73,6 @@ impl Decision {
 }
 
 impl EnqueueKeyed {
-    pub(super) const TYPES: &[Type] = &[
-        Type::TEXT_ARRAY,
-        Type::INT2_ARRAY,
-        Type::JSON_ARRAY,
-        Type::FLOAT8_ARRAY,
-        Type::TIMESTAMPTZ_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::JSON_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BOOL,
-        Type::BOOL,
-    ];
-
     pub(super) fn params(&self) -> Vec<Param<'_>> {
         let rows: Vec<&KeyedJob> = self.rows.iter().map(|row| &**row).collect();
         vec![

@@ -7,20 +7,22 @@ mod finding;
 mod inquiry;
 mod inside;
 mod keyed;
+mod param;
 mod reply;
 mod request;
+mod session;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 pub(crate) use copy::{CopyJobs, Encoded};
 pub(crate) use finding::{CancelAnswer, Deleted, Finding, FoundJobs, FoundJournal, RequeueAnswer};
 pub(crate) use inquiry::{Cancel, CleanupBatch, Find, Inquiry, Requeue};
 pub(crate) use inside::Inside;
 pub(crate) use keyed::{Candidate, Decision, EnqueueKeyed, Found, KeyedAnswer, KeyedJob, Stance};
+pub(crate) use param::{Param, Parameter, typed};
 pub(crate) use reply::{
     ClaimReply, Malformed, NewId, Numbers, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply,
 };
@@ -28,35 +30,8 @@ pub(crate) use request::{
     Bounds, Checkpoint, Claim, Complete, Ending, Enqueue, Held, History, NewJob, NewJobs, Promote, Recover, Recovery,
     Renew, Settle, Settlement, Stale, Survey,
 };
+pub(crate) use session::{IS_READ_ONLY, SESSION, begin, trial};
 pub(crate) use text::{Text, Texts, render};
-
-/// What each own connection sends first, as one simple query.
-///
-/// The statements are written for one plan, which holds on an empty, never analysed table as well as on a large one;
-/// and a role or a database may carry defaults that would break the queue (isolation, read-only, time-outs). All of
-/// these settings exist in PostgreSQL 14 to 18, and every role may set them.
-pub(crate) const SESSION: &str = "\
-SET plan_cache_mode = force_generic_plan;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-SET enable_memoize = off;
-SET jit = off;
-SET statement_timeout = '10s';
-SET lock_timeout = '5s';
-SET idle_in_transaction_session_timeout = '60s';
-SET idle_session_timeout = 0;
-SET default_transaction_isolation = 'read committed';
-SET default_transaction_read_only = off;
-SET search_path = pg_catalog;
-SET client_min_messages = warning";
-
-/// Asked of every server after [`SESSION`], which undoes a role's own default of read-only transactions: a queue has no
-/// use for a server that takes no writes, whatever the settings want.
-pub(crate) const IS_READ_ONLY: &str = "SHOW transaction_read_only";
-
-pub(crate) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// One text and what goes with it.
 #[derive(Debug)]

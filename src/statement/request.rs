@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio_postgres::types::{Json as AsJson, ToSql, Type};
+use tokio_postgres::types::Json as AsJson;
 
 use crate::job::{Json, RunId};
 use crate::limits::MAX_DELAY;
 use crate::{Priority, notification};
 
-use super::{Param, Text};
+use super::{Param, Parameter, Text};
 
 /// How a run's row goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,8 +140,6 @@ pub(crate) struct Complete {
 }
 
 impl Complete {
-    pub(super) const TYPES: &[Type] = &[Type::TEXT, Type::INT8, Type::INT4, Type::TEXT, Type::JSON];
-
     pub(super) fn params(&self) -> Vec<Param<'_>> {
         vec![
             Box::new(self.worker.to_string()),
@@ -385,17 +383,6 @@ impl NewJobs {
 }
 
 impl Enqueue {
-    pub(super) const TYPES: &[Type] = &[
-        Type::TEXT_ARRAY,
-        Type::INT2_ARRAY,
-        Type::JSON_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::FLOAT8_ARRAY,
-        Type::TIMESTAMPTZ_ARRAY,
-        Type::TEXT,
-        Type::TEXT,
-    ];
-
     pub(crate) fn len(&self) -> usize {
         self.calls.iter().map(NewJobs::len).sum()
     }
@@ -423,7 +410,7 @@ fn kinds(rows: &[&NewJob]) -> String {
 
 pub(super) fn column<'a, R, T>(rows: &[&'a R], value: impl Fn(&'a R) -> T) -> Param<'a>
 where
-    Vec<T>: ToSql + Send + Sync + 'a,
+    Vec<T>: Parameter + 'a,
 {
     Box::new(rows.iter().map(|row| value(row)).collect::<Vec<T>>())
 }

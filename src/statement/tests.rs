@@ -243,7 +243,7 @@ fn try_ask(client: &mut impl GenericClient, texts: &Texts, statement: &Statement
             results.push(Vec::new());
             continue;
         }
-        let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
+        let params: Vec<_> = params.iter().map(|param| param.as_sql()).collect();
         results.push(transaction.query(&sql, &params)?);
     }
     transaction.commit()?;

@@ -268,6 +268,7 @@ pub(crate) mod lost_replies;
 pub(crate) mod merging;
 pub(crate) mod migrating;
 pub(crate) mod panics;
+pub(crate) mod pooling;
 pub(crate) mod priorities;
 pub(crate) mod resilience;
 pub(crate) mod settling;

@@ -10,7 +10,7 @@ fn completion(worker: &str, id: RunId) -> Inside {
 fn complete(client: &mut impl GenericClient, texts: &Texts, worker: &str, id: RunId) -> Settled {
     let inside = completion(worker, id);
     let params = inside.params();
-    let params: Vec<(&(dyn ToSql + Sync), _)> = params.iter().map(|(param, ty)| (&**param as _, ty.clone())).collect();
+    let params = typed(&params);
     match inside.read(&client.query_typed(texts.sql(inside.text()), &params).unwrap()).unwrap() {
         Reply::Completed(answer) => answer,
         other => panic!("{other:?}"),

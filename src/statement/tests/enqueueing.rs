@@ -182,7 +182,7 @@ fn heard(db: &mut Db, rows: Vec<NewJob>) -> Vec<String> {
     let inside =
         Inside::Enqueue(Enqueue { calls: vec![NewJobs::new(rows)], channel: Some(db.schema.as_str().to_owned()) });
     let params = inside.params();
-    let params: Vec<(&(dyn ToSql + Sync), _)> = params.iter().map(|(param, ty)| (&**param as _, ty.clone())).collect();
+    let params = typed(&params);
     db.run("LISTEN {schema}");
     let mut transaction = db.client.transaction().unwrap();
     transaction.query_typed(db.texts.sql(Text::Enqueue), &params).unwrap();

@@ -258,7 +258,7 @@ fn rows_read(db: &mut Db, what: &str, statement: &Statement) -> i64 {
     let mut transaction = client.transaction().unwrap();
     for Command { text, params, .. } in statement.commands() {
         let sql = transaction.prepare(db.texts.sql(text)).unwrap();
-        let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
+        let params: Vec<_> = params.iter().map(|param| param.as_sql()).collect();
         transaction.query(&sql, &params).unwrap();
     }
     let counts = "SELECT sum(pg_stat_get_xact_tuples_returned(c.oid))::int8, \

@@ -116,6 +116,8 @@ fn every_text_prepares_and_takes_the_parameters_that_its_command_encodes() {
         for (nth, (param, ty)) in command.params.iter().zip(prepared.params()).enumerate() {
             let refusal = param.to_sql_checked(ty, &mut BytesMut::new()).err();
             assert!(refusal.is_none(), "{name}: ${} is {ty}: {refusal:?}", nth + 1);
+            // What it is sent as when nothing is prepared.
+            assert_eq!(param.ty(), *ty, "{name}: ${}", nth + 1);
         }
         seen.insert(name);
     }
@@ -123,10 +125,10 @@ fn every_text_prepares_and_takes_the_parameters_that_its_command_encodes() {
         let name = inside.text().name();
         let prepared =
             db.client.prepare(db.texts.sql(inside.text())).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        let types: Vec<_> = inside.params().into_iter().map(|(_, ty)| ty).collect();
+        let types: Vec<_> = inside.params().iter().map(|param| param.ty()).collect();
         assert_eq!(prepared.params(), types, "{name}: the types that are sent with it");
-        for (param, ty) in inside.params() {
-            param.to_sql_checked(&ty, &mut BytesMut::new()).unwrap();
+        for param in inside.params() {
+            param.to_sql_checked(&param.ty(), &mut BytesMut::new()).unwrap();
         }
         seen.insert(name);
     }
@@ -190,6 +192,26 @@ fn the_session_settings_are_in_force_whatever_the_role_has_set() {
     assert_eq!(setting("default_transaction_isolation"), "read committed");
     assert_eq!(setting("transaction_read_only"), "off");
     assert_eq!(setting("search_path"), "pg_catalog");
+}
+
+#[test]
+fn a_transaction_over_a_pooler_has_the_settings_of_a_session_and_takes_them_with_it() {
+    let names: Vec<&str> = SESSION.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    let settings = |client: &mut Client| -> Vec<String> {
+        let row = |name: &&str| client.query_one("SELECT current_setting($1)", &[name]).unwrap().get(0);
+        names.iter().map(row).collect()
+    };
+    let mut own = session();
+    let mut lent = Client::connect(&cluster::shared_url().unwrap(), NoTls).unwrap();
+    lent.batch_execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE").unwrap();
+    let before = settings(&mut lent);
+    lent.batch_execute(begin(true)).unwrap();
+    assert_eq!(settings(&mut lent), settings(&mut own));
+    let now = "SELECT current_setting('transaction_isolation') || ' ' || current_setting('transaction_read_only')";
+    assert_eq!(lent.query_one(now, &[]).unwrap().get::<_, String>(0), "read committed off");
+    lent.batch_execute("COMMIT").unwrap();
+    lent.batch_execute(trial()).unwrap();
+    assert_eq!(settings(&mut lent), before);
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! What the statements count on, whatever the role and the database have set: said once on a connection of our own, and
+//! in each transaction on one that is shared.
+#![deny(clippy::disallowed_methods)]
+
+use std::sync::LazyLock;
+
+/// What each own connection sends first, as one simple query.
+///
+/// The statements are written for one plan, which holds on an empty, never analysed table as well as on a large one;
+/// and a role or a database may carry defaults that would break the queue (isolation, read-only, time-outs). All of
+/// these settings exist in PostgreSQL 14 to 18, and every role may set them.
+pub(crate) const SESSION: &str = "\
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+SET jit = off;
+SET statement_timeout = '10s';
+SET lock_timeout = '5s';
+SET idle_in_transaction_session_timeout = '60s';
+SET idle_session_timeout = 0;
+SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off;
+SET search_path = pg_catalog;
+SET client_min_messages = warning";
+
+/// Asked of every server after [`SESSION`], which undoes a role's own default of read-only transactions: a queue has no
+/// use for a server that takes no writes, whatever the settings want.
+pub(crate) const IS_READ_ONLY: &str = "SHOW transaction_read_only";
+
+/// The settings for one transaction. It fails on a server that takes no writes.
+static SHARED: LazyLock<String> = LazyLock::new(|| {
+    format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n{}", SESSION.replace("SET ", "SET LOCAL "))
+});
+
+/// The first thing said over a connection that a pooler lends for each transaction: whether it is of use.
+static TRIED: LazyLock<String> = LazyLock::new(|| format!("{};\nCOMMIT", *SHARED));
+
+/// How a transaction begins.
+pub(crate) fn begin(pooled: bool) -> &'static str {
+    if pooled { &SHARED } else { "BEGIN" }
+}
+
+/// What finds out whether a pooler's server can be used, instead of [`SESSION`] and [`IS_READ_ONLY`].
+pub(crate) fn trial() -> &'static str {
+    &TRIED
+}

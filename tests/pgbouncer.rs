@@ -1,0 +1,49 @@
+//! Both front-ends behind PgBouncer in transaction mode. Without PgBouncer these tests only say that they are skipped.
+
+#[path = "suite/async_front.rs"]
+mod async_front;
+#[path = "suite/blocking_front.rs"]
+mod blocking_front;
+mod suite;
+
+use async_front::{Async, Executor, Hands};
+use blocking_front::Blocking;
+
+macro_rules! pooling {
+    () => {
+        crate::suite::bodies! { tests: pooling: [
+            over_a_pooler_everything_works_by_polling,
+            a_worker_behind_a_pooler_listens_where_it_is_told_to,
+            a_pooler_that_was_not_expected_is_named_in_the_error,
+            what_a_pooler_does_not_let_in_is_an_error_that_says_so,
+        ] }
+    };
+}
+
+macro_rules! executors {
+    ($($name:ident: $executor:ident, $hands:ident;)*) => {
+        $(mod $name {
+            fn front() -> crate::Async {
+                let mount = crate::suite::mount!();
+                crate::Async { mount, executor: crate::Executor::$executor, hands: crate::Hands::$hands }
+            }
+
+            pooling!();
+        })*
+    };
+}
+
+mod threads {
+    fn front() -> crate::Blocking {
+        crate::Blocking { mount: crate::suite::mount!(), inside_tokio: false }
+    }
+
+    pooling!();
+}
+
+executors! {
+    tokio: TokioThreads, Spawned;
+    tokio_current: TokioCurrent, Inside;
+    smol: Smol, Inside;
+    bare: Bare, Inside;
+}

@@ -1,0 +1,232 @@
+//! Behind a pooler that lends connections for a transaction.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use postgres::{Client, NoTls};
+use tokio_postgres::config::Host;
+use venturi::{Database, Error, ErrorKind};
+
+use super::front::{Front, WorkerSpec};
+use super::lab::Lab;
+use super::place::{self, Place, eventually, fresh_name};
+use super::probe::{Kind, Step, job};
+
+/// How many connections the pooler has to the server; fewer than a test's clients, so that they take turns.
+const SERVERS: usize = 3;
+/// So long that a test which needs a poll does not get it.
+const NO_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
+
+/// PgBouncer in transaction mode before the shared server, ended when this is dropped or the process is gone.
+struct Pooler {
+    port: u16,
+    folder: PathBuf,
+    guard: Child,
+}
+
+impl Pooler {
+    /// Nothing where it is not installed: then a test has nothing to show.
+    fn start(extra: &str) -> Option<Self> {
+        let Some(program) = installed() else {
+            eprintln!("SKIPPED: pgbouncer is not installed (Debian, Ubuntu: apt-get install pgbouncer)");
+            return None;
+        };
+        let folder = std::env::temp_dir().join(fresh_name("pooler"));
+        fs::create_dir(&folder).expect("a folder");
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr()).expect("a port").port();
+        let file = folder.join("pgbouncer.ini");
+        let users = folder.join("users.txt");
+        fs::write(&users, "\"anybody\" \"\"\n").expect("a file");
+        fs::write(&file, settings(port, &format!("auth_file = {}\n{extra}", users.display()))).expect("a file");
+        // It refuses to be root, and takes nothing from its parent's death.
+        let guard = r#"if [ "$(id -u)" = 0 ]; then set -- "$1" -u nobody "$2"; fi; "$@" & pid=$!; read -r _; kill -INT $pid; wait $pid"#;
+        let log = || fs::File::options().append(true).create(true).open(folder.join("log")).expect("a log");
+        let mut command = Command::new("sh");
+        command.args(["-c", guard, "sh"]).arg(program).arg(&file);
+        command.stdin(Stdio::piped()).stdout(log()).stderr(log());
+        let guard = command.spawn().expect("a shell");
+        let pooler = Self { port, folder, guard };
+        eventually("the pooler answers", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
+        Some(pooler)
+    }
+
+    fn config(&self, name: &str) -> tokio_postgres::Config {
+        let mut config = tokio_postgres::Config::new();
+        config.host("127.0.0.1").port(self.port).user("anybody").dbname("jobs").application_name(name);
+        config
+    }
+
+    fn database(&self, place: &Place) -> Database {
+        Database::from_config(self.config(&place.name)).and_then(|it| it.schema(&place.schema)).expect("a database")
+    }
+
+    fn client(&self) -> Client {
+        postgres::Config::from(self.config("observer")).connect(NoTls).expect("the pooler lets everybody in")
+    }
+
+    /// What is left in the server's sessions when nobody uses them: settings, prepared statements, channels.
+    fn assert_nothing_is_left_behind(&self) {
+        let mut clients: Vec<_> = (0..SERVERS).map(|_| self.client()).collect();
+        for client in &mut clients {
+            // Each keeps its own until the end.
+            client.batch_execute("BEGIN").expect("a transaction");
+        }
+        for client in &mut clients {
+            let left = "SELECT (SELECT count(*) FROM pg_prepared_statements) \
+                 + (SELECT count(*) FROM pg_listening_channels()) + (SELECT count(*) FROM pg_settings \
+                 WHERE source = 'session' AND name LIKE ANY ('{enable_%,jit,%_timeout,search_path,plan_cache_mode}'))";
+            let row = client.query_typed(left, &[]).expect("a look").remove(0);
+            assert_eq!(row.get::<_, i64>(0), 0);
+        }
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        if std::thread::panicking() {
+            eprintln!("the pooler said:\n{log}");
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn installed() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    folders.map(|folder| folder.join("pgbouncer")).find(|program| program.is_file())
+}
+
+fn settings(port: u16, extra: &str) -> String {
+    let server: tokio_postgres::Config = place::url().parse().expect("a proper DSN");
+    let host = match server.get_hosts() {
+        [Host::Tcp(name), ..] => name.clone(),
+        #[cfg(unix)]
+        [Host::Unix(folder), ..] => folder.display().to_string(),
+        [] => panic!("a DSN names a host"),
+    };
+    let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).expect("text");
+    format!(
+        "[databases]\n\
+         jobs = host={host} port={} dbname={} user={} password={}\n\
+         [pgbouncer]\n\
+         listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = trust\npool_mode = transaction\ndefault_pool_size = {SERVERS}\nmax_client_conn = 100\n{extra}\n",
+        server.get_ports().first().copied().unwrap_or(5432),
+        server.get_dbname().unwrap_or("venturi"),
+        server.get_user().unwrap_or("venturi"),
+        text(server.get_password()),
+    )
+}
+
+pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("") else { return };
+    let place = Place::new(place::url());
+    let database = pooler.database(&place).pooled(true).listen(false);
+    front.migrate(&database).expect("migrating");
+    front.migrate(&database).expect("migrating again");
+    let queues = [front.connect(&database), front.connect(&database)].map(|queue| queue.expect("connecting"));
+    let spec = WorkerSpec { poll_max: Some(Duration::from_millis(200)), ..WorkerSpec::of(&[Kind::Plain]) };
+    let workers = [(); 2].map(|()| front.start(&spec, database.clone(), Default::default()).expect("a worker"));
+    for nth in 0..20 {
+        for queue in &queues {
+            // Large payloads lie apart; failures go round once more.
+            let job = job(nth.to_string()).with_filler(nth * 500);
+            queue
+                .enqueue(if nth % 5 == 0 { job.run([Step::Fail("once".into())]).run([]) } else { job })
+                .expect("stored");
+        }
+    }
+    // So many are copied.
+    let later = (0..2_000).map(|nth| job(nth.to_string()).of(Kind::Other).with_filler(nth % 2 * 2_000));
+    queues[0].enqueue_many(Kind::Other, later.collect()).expect("copied");
+    eventually("all are done", || (place.number("SELECT count(*) FROM live WHERE kind = 'plain'") == 0).then_some(()));
+    assert_eq!(place.number("SELECT count(*) FROM jobs WHERE status = 'completed'"), 40);
+    assert_eq!(place.number("SELECT count(*) FROM live WHERE kind = 'other'"), 2_000);
+    workers.iter().for_each(|worker| drop(worker.stop()));
+    drop(queues);
+    pooler.assert_nothing_is_left_behind();
+    place.clean_up();
+}
+
+/// There is no poll, so nothing but a notification or the end of another run can start a job.
+pub(crate) fn a_worker_behind_a_pooler_listens_where_it_is_told_to(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("") else { return };
+    let place = Place::new(place::url());
+    let separator = if place.url.contains('?') { '&' } else { '?' };
+    let direct = format!("{}{separator}application_name={}_direct", place.url, place.name);
+    let database = pooler.database(&place).pooled(true).listen_on(&direct).expect("a proper DSN");
+    front.migrate(&database).expect("migrating");
+    let queue = front.connect(&database).expect("connecting");
+    let spec = WorkerSpec { poll_max: NO_POLL, lease: Some(Duration::from_secs(3)), ..WorkerSpec::default() };
+    let lab = Arc::<Lab>::default();
+    let worker = front.start(&spec, database, Arc::clone(&lab)).expect("a worker");
+    let direct = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}_direct' AND query LIKE '%LISTEN%'",
+        place.name
+    );
+    eventually("the worker listens", || (place.number(&direct) == 1).then_some(()));
+    let enqueue = |job| queue.enqueue(job).expect("stored").id.get();
+    let id = enqueue(job("a"));
+    place.wait_status(id, "completed");
+    let id = enqueue(job("b").waiting("the lease has been renewed"));
+    let expiry =
+        || place.number(&format!("SELECT extract(epoch FROM claim_expires_at)::bigint FROM live WHERE id = {id}"));
+    place.wait_status(id, "claimed");
+    let first = expiry();
+    eventually("the lease is renewed", || (expiry() > first).then_some(()));
+    lab.open_all();
+    assert_eq!(place.wait_status(id, "completed").run_count, 1);
+    worker.stop();
+    drop(queue);
+    pooler.assert_nothing_is_left_behind();
+    place.clean_up();
+}
+
+/// Here each transaction's end takes away what is prepared, as when every transaction gets another connection.
+pub(crate) fn a_pooler_that_was_not_expected_is_named_in_the_error(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("server_reset_query = DISCARD ALL\nserver_reset_query_always = 1") else { return };
+    let place = Place::new(place::url());
+    front.migrate(&place.database()).expect("migrating");
+    let database = pooler.database(&place);
+    let error = front.connect(&database).and_then(|queue| queue.enqueue(job("a"))).expect_err("nothing stays prepared");
+    assert!(error.to_string().contains("Database::pooled(true)"), "{error}");
+    let queue = front.connect(&database.pooled(true)).expect("connecting");
+    queue.enqueue(job("a")).expect("stored");
+    place.clean_up();
+}
+
+pub(crate) fn what_a_pooler_does_not_let_in_is_an_error_that_says_so(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("") else { return };
+    let place = Place::new(place::url());
+    let with = |change: &dyn Fn(&mut tokio_postgres::Config)| {
+        let mut config = pooler.config(&place.name);
+        change(&mut config);
+        Database::from_config(config).expect("a database").pooled(true)
+    };
+    let options = with(&|config| {
+        config.options("-c geqo=off");
+    });
+    refused(front, &options, &["unsupported startup parameter", "leave that option out"]);
+    let missing = with(&|config| {
+        config.dbname("atlantis");
+    });
+    refused(front, &missing, &["no such database"]);
+}
+
+fn refused(front: &dyn Front, database: &Database, words: &[&str]) {
+    let check = |error: Error| {
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    };
+    check(front.migrate(database).unwrap_err());
+    check(front.connect(database).err().expect("an error"));
+    let worker = front.start(&WorkerSpec::default(), database.clone(), Default::default()).expect("a worker");
+    check(worker.end_within(super::PATIENCE).unwrap_err());
+}
