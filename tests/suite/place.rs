@@ -195,6 +195,12 @@ impl Place {
         self.journal(id).into_iter().map(|entry| entry.event).collect()
     }
 
+    /// Whether the job was put back to wait, by the clock that put it back: it may be due by now.
+    pub(crate) fn was_put_off(&self, id: i64) -> bool {
+        let sql = "SELECT visible_at > (SELECT max(at) FROM journal WHERE job_id = live.id) FROM live WHERE id = $1";
+        self.rows(sql, &[&id])[0].get(0)
+    }
+
     /// Makes the job another worker's, for the next hour.
     pub(crate) fn give_away(&self, id: i64) {
         self.run(&format!(
