@@ -9,7 +9,7 @@ use tokio_postgres::tls::{MakeTlsConnect, NoTlsStream};
 
 use crate::Database;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Encryption;
 
 #[cfg(feature = "async")]
