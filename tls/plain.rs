@@ -21,7 +21,7 @@ impl Encryption {
     }
 
     #[cfg(feature = "async")]
-    pub(crate) fn connector(self, _: &str) -> Connector {
+    pub(crate) fn connector(&self, _: &str) -> Connector {
         NoTls
     }
 }
