@@ -1,4 +1,6 @@
-use tokio_postgres::config::{ChannelBinding, SslMode};
+#[cfg(feature = "tls")]
+use tokio_postgres::config::ChannelBinding;
+use tokio_postgres::config::SslMode;
 
 use super::*;
 
