@@ -19,7 +19,8 @@
 --   kind_state_pkey, all of it: the paused kinds.
 -- Traps: "state + 0" keeps the planner off live_ready in the lock step (and is the re-check when another worker was
 --   faster); the LIMIT is above the lock; ARRAY(...) makes the lock step run once; a ctid is only used inside the
---   statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended.
+--   statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended;
+--   least(), because a count written by hand must not fail the claim of everybody.
 WITH peek AS MATERIALIZED (
   SELECT c.*
   FROM unnest($3::text[], $4::int[]) WITH ORDINALITY k (kind, room, nth)
@@ -32,7 +33,7 @@ UPDATE {schema}.live j SET
   state            = 2,
   claimed_by       = $1::text,
   claim_expires_at = clock_timestamp() + make_interval(secs => ($2::float8[])[array_position($3::text[], j.kind)]),
-  run_count        = j.run_count + 1
+  run_count        = least(j.run_count, 2147483646) + 1
 WHERE j.ctid = ANY (ARRAY(
     SELECT l.ctid
     FROM (SELECT * FROM peek ORDER BY priority, created_at, id) c

@@ -17,6 +17,8 @@
 -- Writes finished (the row is the last journal entry) or journal (earlier runs).
 -- Trap: a row that was changed between snapshot and lock, by a renewal, has a newer ctid, which this statement cannot
 --   see: it stays locked, unchanged, and busy.
+-- Rows that were written by hand may have as many failures as runs, an entry for the run already, or a number that is in
+-- finished as well; least() and ON CONFLICT keep such a job from failing the others. What was there first stays.
 WITH result AS MATERIALIZED (
   SELECT * FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::float8[], $6::text[], $7::json[], $8::json[])
     r (id, run_count, outcome, delay, note, attachment, carry)),
@@ -32,9 +34,10 @@ gone AS (
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
     claimed_by, dedup_key, payload, carry, note, attachment)
-  SELECT id, created_at, visible_at, run_count, failure_count + (event = 4)::int, priority, event, event, kind,
+  SELECT id, created_at, visible_at, run_count, least(failure_count, run_count - (event = 4)::int) + (event = 4)::int, priority, event, event, kind,
     claimed_by, dedup_key, payload, CASE event WHEN 4 THEN coalesce(new_carry, carry) ELSE carry END, note, attachment
-  FROM gone WHERE event > 3 OR NOT $9::bool),
+  FROM gone WHERE event > 3 OR NOT $9::bool
+  ON CONFLICT DO NOTHING),
 bodies AS (
   DELETE FROM {schema}.payload p USING gone g WHERE $9::bool AND g.event = 3 AND p.job_id = g.id),
 entries AS (
@@ -43,7 +46,7 @@ back AS (
   UPDATE {schema}.live j SET
     state            = CASE WHEN h.event < 8 AND h.delay > 0 THEN 1 ELSE 0 END,
     visible_at       = clock_timestamp() + make_interval(secs => CASE WHEN h.event < 8 THEN h.delay ELSE 0 END),
-    failure_count    = j.failure_count + (h.event = 6)::int,
+    failure_count    = least(j.failure_count, j.run_count - (h.event = 6)::int) + (h.event = 6)::int,
     carry            = CASE WHEN h.event < 8 THEN coalesce(h.carry, j.carry) ELSE j.carry END,
     claimed_by       = NULL,
     claim_expires_at = NULL
@@ -52,7 +55,8 @@ back AS (
   RETURNING j.id, j.run_count, h.event, h.note, h.attachment),
 noted AS (
   INSERT INTO {schema}.journal (job_id, run_no, event, claimed_by, note, attachment)
-  SELECT id, run_count, event, $1::text, note, attachment FROM back)
+  SELECT id, run_count, event, $1::text, note, attachment FROM back
+  ON CONFLICT DO NOTHING)
 SELECT r.id AS job, r.run_count AS run,
   CASE WHEN (r.id, r.run_count) IN (SELECT id, run_count FROM gone UNION ALL SELECT id, run_count FROM back) THEN 0
        WHEN EXISTS (
