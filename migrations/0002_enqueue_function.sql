@@ -6,8 +6,8 @@
 --   enqueue        for people, triggers and other languages: SELECT venturi.enqueue('send_email', '{"to":"ada"}');
 --   enqueue_keyed  for clients that decide themselves how a job is merged with the one that is pending already
 --
--- Both run with the caller's rights: SELECT, INSERT and UPDATE on live, these and DELETE on payload, INSERT on journal,
--- USAGE on the sequence job_id. They find these whatever the caller's search_path is.
+-- Both run with the caller's rights: SELECT, INSERT and UPDATE on live, these and DELETE on payload, INSERT on journal
+-- (docs/security.md). They find these whatever the caller's search_path is.
 --
 -- SQLSTATEs: 22023 an argument makes no sense, and the message says which and why; VT001 a key was given above READ
 -- COMMITTED. From the server: 55P03 lock_timeout passed while another transaction had the key; 40P01 two transactions
@@ -18,7 +18,7 @@
 --   kind, payload    of the row to be written
 --   priority         0 high, 1 normal, 2 low
 --   delay            seconds from now; 0 or less: ready at once; more than 100 years: as that
---   due_at           the time itself, and then delay is not looked at; NULL: by delay
+--   due_at           the time itself, and then delay is not looked at; past: now; after 9999: its end; NULL: by delay
 --   dedup_key        NULL: none; inserted without any look, and what follows but notify means nothing
 --   decision         what becomes of the candidate, which is the oldest pending job of this kind with this key:
 --                      'keep'         nothing
@@ -61,9 +61,10 @@ AS $venturi_enqueue_keyed$
 DECLARE
   schema_name CONSTANT text := (current_schemas(false))[2];
   century     CONSTANT double precision := 3153600000;
+  end_of_9999 CONSTANT timestamptz := to_timestamp(253402300799);
   lock_id     bigint;
   held        bigint;
-  pending       record;
+  pending     record;
   at          timestamptz;
   due         timestamptz;
   large       CONSTANT boolean := octet_length(enqueue_keyed.payload::text) > 1024;
@@ -137,7 +138,8 @@ BEGIN
         answer              := 'changed';
         id                  := pending.id;
         version             := pending.version;
-        due_in              := extract(epoch FROM pending.visible_at - clock_timestamp());
+        -- Subtracted as numbers, for an infinite time in one row must not fail the jobs beside it.
+        due_in              := extract(epoch FROM pending.visible_at) - extract(epoch FROM clock_timestamp());
         found_payload       := pending.payload;
         found_carry         := pending.carry;
         found_priority      := pending.priority;
@@ -166,7 +168,7 @@ BEGIN
   due := CASE
     WHEN enqueue_keyed.due_at IS NULL THEN
       at + make_interval(secs => least(greatest(coalesce(enqueue_keyed.delay, 0), 0), century))
-    ELSE least(greatest(enqueue_keyed.due_at, at), at + make_interval(secs => century)) END;
+    ELSE least(greatest(enqueue_keyed.due_at, at), end_of_9999) END;
 
   IF held IS NULL OR enqueue_keyed.decision = 'independent' THEN
     INSERT INTO live AS j (created_at, visible_at, state, kind, priority, dedup_key, payload)
@@ -207,7 +209,7 @@ BEGIN
     INSERT INTO journal (job_id, run_no, event, at, note) VALUES (held, pending.run_count, 10, it.at, answer);
   END IF;
 
-  due_in := greatest(extract(epoch FROM due - at), 0);
+  due_in := greatest(extract(epoch FROM due) - extract(epoch FROM at), 0);
   IF enqueue_keyed.notify AND wakes THEN
     -- As src/notification.rs writes it.
     PERFORM pg_notify(schema_name, format('v1;%s;%s',
@@ -227,6 +229,8 @@ COMMENT ON FUNCTION {schema}.enqueue_keyed IS
 --                 Rust, is not run here.
 --
 -- As the body of a trigger: PERFORM venturi.enqueue('index_page', to_json(NEW), dedup_key => NEW.id::text).
+-- What is jsonb has to be cast: to_jsonb(NEW)::json. A second function for jsonb would make every call with a plain literal
+-- ambiguous.
 CREATE FUNCTION {schema}.enqueue(
   kind text, payload json DEFAULT 'null', priority int DEFAULT 1, delay double precision DEFAULT 0,
   dedup_key text DEFAULT NULL, on_duplicate text DEFAULT 'replace', due_at timestamptz DEFAULT NULL,
@@ -250,4 +254,4 @@ END
 $venturi_enqueue$;
 
 COMMENT ON FUNCTION {schema}.enqueue IS
-  'Enqueues a job and returns its number. payload: JSON. priority: 0 high, 1 normal, 2 low. delay: seconds. on_duplicate: replace, keep or independent, when a job of the kind with the same dedup_key is pending.';
+  'Enqueues a job and returns its number. payload: json; cast jsonb with ::json. priority: 0 high, 1 normal, 2 low. delay: seconds. due_at: instead of a delay; past: now. on_duplicate: replace, keep or independent, when a job of the kind with the same dedup_key is pending.';

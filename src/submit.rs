@@ -73,9 +73,9 @@ impl<'a, T: Task> Submit<'a, T> {
     }
 
     /// Makes the job due at an instant, which is stored as given, to the microsecond. The database compares it with its
-    /// own clock, so this program's clock plays no part. A past instant makes the job ready at once.
+    /// own clock, so this program's clock plays no part. A past instant counts as now: the job is ready at once, and waits from now on.
     ///
-    /// Instants before 1970 count as 1970, and those after the year 9999 as its end. Takes the place of a
+    /// Instants after the year 9999 count as its end. Takes the place of a
     /// [`delay`](Self::delay).
     ///
     /// ```

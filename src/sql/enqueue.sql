@@ -2,7 +2,7 @@
 --   $1 kinds text[]  $2 priorities smallint[] (0 high, 1 normal, 2 low)  $3 payloads json[]
 --   $4 dedup_keys text[] (NULL: none; duplicates are not looked for)
 --   $5 delays float8[]     seconds from now (<= 0: ready)
---   $6 due timestamptz[]   instead of a delay (NULL: none; past: ready)
+--   $6 due timestamptz[]   instead of a delay (NULL: none; past: now, so ready)
 --   $7 channel text        where workers hear of it when the transaction commits (NULL: they are told otherwise)
 --   $8 kinds text          what they hear, without the time
 -- Rows: id, due_in (seconds; NULL: at once), in the order of the input.  Locks: none on other rows.
@@ -17,7 +17,7 @@ WITH given AS MATERIALIZED (
 apart AS (
   INSERT INTO {schema}.payload (job_id, body) SELECT id, payload FROM given WHERE large)
 INSERT INTO {schema}.live (id, created_at, visible_at, state, kind, priority, dedup_key, payload)
-SELECT id, at, coalesce(due, at + make_interval(secs => greatest(delay, 0))),
+SELECT id, at, CASE WHEN due IS NULL THEN at + make_interval(secs => greatest(delay, 0)) ELSE greatest(due, at) END,
        CASE WHEN coalesce(due > at, delay > 0) THEN 1 ELSE 0 END,
        kind, priority, dedup_key, CASE WHEN NOT large THEN payload END
 FROM given

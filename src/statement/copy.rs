@@ -83,7 +83,7 @@ impl CopyJobs {
     /// In microseconds since 1970.
     fn visible_at(&self, job: &NewJob) -> i64 {
         match job.due_at {
-            Some(at) => microseconds(at.duration_since(UNIX_EPOCH).unwrap_or_default()),
+            Some(at) => microseconds(at.duration_since(UNIX_EPOCH).unwrap_or_default()).max(self.numbers.at),
             None => self.numbers.at + microseconds(seconds(job.delay)),
         }
     }

@@ -351,7 +351,7 @@ pub(crate) struct NewJob {
     pub(crate) dedup_key: Option<String>,
     /// Seconds from now; 0: ready at once.
     pub(crate) delay: f64,
-    /// Instead of `delay`: the instant that is stored; past ones are ready at once.
+    /// Instead of `delay`: the instant that is stored; past ones count as now.
     pub(crate) due_at: Option<SystemTime>,
 }
 

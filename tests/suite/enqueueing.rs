@@ -189,9 +189,9 @@ pub(crate) fn a_job_is_due_at_the_instant_it_was_given(front: &dyn Front) {
     let ids = [past, soon].map(|due| stage.enqueue(job("due").due_at(due)));
     for (id, due) in ids.into_iter().zip([past, soon]) {
         stage.place.wait_status(id, "completed");
-        let sql = "SELECT visible_at, finished_at >= visible_at FROM finished WHERE id = $1";
-        let row = &stage.place.rows(sql, &[&id])[0];
-        assert_eq!((row.get::<_, SystemTime>(0), row.get::<_, bool>(1)), (due, true));
+        let sql = "SELECT visible_at = greatest($2, created_at), finished_at >= visible_at FROM finished WHERE id = $1";
+        let row = &stage.place.rows(sql, &[&id, &due])[0];
+        assert_eq!((row.get::<_, bool>(0), row.get::<_, bool>(1)), (true, true));
     }
 }
 

@@ -99,20 +99,65 @@ fn a_job_is_enqueued_with_two_words_of_sql() {
 #[test]
 fn absurd_times_are_brought_into_range_by_the_function() {
     let mut db = Db::new();
-    for (argument, century) in [
-        ("delay => 'Infinity'", true),
-        ("delay => 1e300", true),
-        ("due_at => 'infinity'", true),
-        ("delay => '-Infinity'", false),
-        ("delay => -1e300", false),
-        ("due_at => '-infinity'", false),
-        ("due_at => '1066-10-14'", false),
-        ("delay => NULL", false),
+    let (century, now) = (100.0 * 365.0 * 86_400.0, 0.0);
+    let end_of_9999 = db.value("SELECT extract(epoch FROM '9999-12-31 23:59:59+00' - now())::float8");
+    for (argument, due_in) in [
+        ("delay => 'Infinity'", century),
+        ("delay => 1e300", century),
+        ("due_at => 'infinity'", end_of_9999),
+        ("due_at => '12026-01-01'", end_of_9999),
+        ("delay => '-Infinity'", now),
+        ("delay => -1e300", now),
+        ("due_at => '-infinity'", now),
+        ("due_at => '1066-10-14'", now),
+        ("delay => NULL", now),
     ] {
-        let id: i64 = db.value(&format!("SELECT {{schema}}.enqueue('a', {argument})"));
-        let job = db.job(id);
-        assert!(if century { job.due_in > 99.0 * 365.0 * 86_400.0 } else { job.is_due_in(0.0) }, "{argument}: {job:?}");
+        for key in ["NULL", "'k'"] {
+            let id: i64 = db.value(&format!("SELECT {{schema}}.enqueue('a', {argument}, dedup_key => {key})"));
+            let job = db.job(id);
+            assert!(job.is_due_in(due_in), "{argument}: {job:?}");
+            db.run("DELETE FROM {schema}.live");
+        }
     }
+}
+
+#[test]
+fn an_instant_centuries_ahead_is_stored_as_given_with_a_key_or_without() {
+    let mut db = Db::new();
+    for argument in ["", ", dedup_key => 'k'"] {
+        let sql = format!("SELECT {{schema}}.enqueue('a', due_at => '2500-01-02 03:04:05.678901+00'{argument})");
+        let id: i64 = db.value(&sql);
+        let stored =
+            format!("SELECT visible_at = '2500-01-02 03:04:05.678901+00' FROM {{schema}}.live WHERE id = {id}");
+        assert!(db.value::<bool>(&stored), "{argument}");
+    }
+}
+
+#[test]
+fn a_candidate_that_is_never_due_fails_no_round() {
+    let mut db = Db::new();
+    for (time, replaced_in) in [("infinity", 50.0), ("-infinity", 0.0)] {
+        let id = db.round(Round { delay: 100.0, ..FIRST }).id.unwrap();
+        db.run(&format!("UPDATE {{schema}}.live SET visible_at = '{time}'"));
+        let told = db.round(FIRST);
+        assert_eq!((told.answer.as_str(), told.id), ("changed", Some(id)));
+        let version = told.version.unwrap();
+        assert_eq!(db.round(Round { decision: Some("keep"), expected: Some(&version), ..FIRST }).answer, "kept");
+        let round = Round { delay: 50.0, decision: Some("replace"), expected: Some(&version), ..FIRST };
+        let told = db.round(round);
+        assert_eq!((told.answer.as_str(), told.due_in), ("replaced", Some(replaced_in)));
+        db.run("DELETE FROM {schema}.live");
+    }
+}
+
+#[test]
+fn a_payload_of_the_type_jsonb_is_cast() {
+    let mut db = Db::new();
+    db.rows("SELECT {schema}.enqueue('a', to_jsonb(r)::json) FROM (SELECT 7 AS page) r");
+    db.rows("SELECT {schema}.enqueue('a', payload => to_json(r)) FROM (SELECT 7 AS page) r");
+    let stored: Vec<serde_json::Value> =
+        db.stored().iter().map(|(payload, ..)| serde_json::from_str(payload).unwrap()).collect();
+    assert_eq!(stored, [serde_json::json!({"page": 7}), serde_json::json!({"page": 7})]);
 }
 
 #[test]

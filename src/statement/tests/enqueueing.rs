@@ -41,6 +41,28 @@ fn both_ways(rows: impl Fn() -> Vec<NewJob>, look: impl Fn(&mut Db, Vec<NewId>))
     look(&mut db, ids);
 }
 
+/// The same rows also with a key each, by the function.
+fn all_ways(rows: impl Fn() -> Vec<NewJob>, look: impl Fn(&mut Db, Vec<NewId>)) {
+    both_ways(&rows, &look);
+    let mut db = Db::new();
+    let keyed = |(nth, job)| KeyedJob {
+        job: NewJob { dedup_key: Some(format!("key {nth}")), ..job },
+        stance: None,
+        skip: Vec::new(),
+    };
+    let rows = rows().into_iter().enumerate().map(|it| Arc::new(keyed(it))).collect();
+    let Reply::Keyed(answers) = db.ask(&Statement::EnqueueKeyed(EnqueueKeyed { rows, wait: false, notify: false }))
+    else {
+        panic!()
+    };
+    let ids = answers.into_iter().map(|answer| match answer {
+        KeyedAnswer::Stored { id, due_in, .. } => NewId { id, due_in: Some(due_in) },
+        other => panic!("{other:?}"),
+    });
+    let ids = ids.collect();
+    look(&mut db, ids);
+}
+
 #[test]
 fn a_copied_row_is_what_an_inserted_one_is() {
     let rows = || {
@@ -74,12 +96,23 @@ fn an_instant_is_stored_as_given_and_compared_by_the_server() {
     let century = Duration::from_secs(4_102_444_800);
     let due = [UNIX_EPOCH, UNIX_EPOCH + century + Duration::from_micros(7), UNIX_EPOCH + MAX_DUE];
     let rows = || due.iter().map(|at| NewJob { due_at: Some(*at), ..job("a") }).collect();
-    both_ways(rows, |db, ids| {
+    all_ways(rows, |db, ids| {
         let stored = db.rows("SELECT visible_at, state FROM {schema}.live ORDER BY id");
         let stored: Vec<(SystemTime, i16)> = stored.iter().map(|row| (row.get(0), row.get(1))).collect();
-        assert_eq!(stored, [(due[0], 0), (due[1], 1), (due[2], 1)]);
+        assert_eq!(stored[1..], [(due[1], 1), (due[2], 1)]);
+        assert_eq!(stored[0].1, 0);
         let waits: Vec<f64> = ids.iter().map(|id| id.due_in.unwrap_or_default()).collect();
         assert!(waits[0] <= 0.0 && waits[1] > 86_400.0 && waits[2] > waits[1], "{waits:?}");
+    });
+}
+
+#[test]
+fn a_past_instant_is_stored_as_now() {
+    let rows = || vec![NewJob { due_at: Some(UNIX_EPOCH), ..job("a") }];
+    all_ways(rows, |db, ids| {
+        assert_eq!(ids[0].due_in.unwrap_or_default(), 0.0);
+        assert!(db.value::<bool>("SELECT visible_at = created_at AND state = 0 FROM {schema}.live"));
+        assert!(db.job(ids[0].id).is_due_in(0.0), "so it has waited since then, not since 1970");
     });
 }
 
