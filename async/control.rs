@@ -49,6 +49,7 @@ impl Queue {
     ///
     /// Only jobs that exist when it begins, newest first, in batches of 500, each a transaction of its own. Rows that somebody
     /// holds are skipped and counted. Of the filter, `limit` and `without_content` do not matter.
+    /// It takes as long as it needs: the queue's `timeout` bounds each batch, not the call.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server could not be reached in time,
@@ -89,6 +90,7 @@ impl Queue {
     ///
     /// In batches of 500, each a transaction of its own. Rows that somebody holds are skipped and counted. Of the filter,
     /// `limit` and `without_content` do not matter.
+    /// It takes as long as it needs: the queue's `timeout` bounds each batch, not the call.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};

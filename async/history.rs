@@ -123,6 +123,7 @@ impl Queue {
     ///
     /// In batches of 500, the oldest first, each a transaction of its own, stepping over rows that somebody holds. A worker
     /// can do the same by itself: `retain_completed`.
+    /// It takes as long as it needs: the queue's `timeout` bounds each batch, not the call.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};

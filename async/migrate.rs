@@ -14,6 +14,8 @@ use super::connection::Connection;
 /// by many at once: they take turns, and the later ones find nothing left to do. It uses a connection of its own, which
 /// moves only while the future is polled; any executor will do.
 ///
+/// Run it as the role that shall own the tables; which rights others need then stands in `docs/security.md`.
+///
 /// # Errors
 /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) or [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly)
 /// when no server that takes writes could be reached; [`ErrorKind::Authentication`](crate::ErrorKind::Authentication),

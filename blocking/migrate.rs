@@ -27,6 +27,8 @@ const DOING: &str = "migrating the schema";
 /// # }
 /// ```
 ///
+/// Run it as the role that shall own the tables; which rights others need then stands in `docs/security.md`.
+///
 /// # Errors
 /// [`ErrorKind::Unavailable`], [`ErrorKind::Authentication`], [`ErrorKind::Permission`] or [`ErrorKind::ReadOnly`] when
 /// the server cannot be reached or refuses; [`ErrorKind::SchemaTooNew`] when later code has changed the schema in a way

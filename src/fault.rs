@@ -145,7 +145,7 @@ fn advice(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Authentication => "; check user, password and the server's pg_hba.conf",
         ErrorKind::Config => "; check the database settings",
-        ErrorKind::Permission => "; grant the user the rights on the schema and what is in it",
+        ErrorKind::Permission => "; grant the user the rights that docs/security.md lists",
         ErrorKind::ReadOnly => "; connect to the primary",
         ErrorKind::SchemaMissing => "; run `migrate` first, and check the schema's name",
         ErrorKind::Unavailable => "; it may pass later",

@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS page (id bigint PRIMARY KEY, body text NOT NULL);
 
 CREATE OR REPLACE FUNCTION enqueue_index_page() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+  -- The payload is json; what is jsonb is cast: to_jsonb(NEW)::json.
   PERFORM with_trigger.enqueue('index_page', json_build_object('page', NEW.id), dedup_key => NEW.id::text);
   RETURN NULL;
 END

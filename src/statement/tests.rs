@@ -22,6 +22,7 @@ mod nonsense;
 mod plans;
 mod recovering;
 mod renewing;
+mod rights;
 mod settling;
 mod storm;
 mod texts;
