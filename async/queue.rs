@@ -111,13 +111,15 @@ impl Queue {
     ///
     /// # Errors
     /// [`ErrorKind::Payload`] when the task can't be written as JSON or is too large; [`ErrorKind::NotEnqueued`] when
-    /// it was not stored, for certain, because the server could not be reached for [`timeout`](QueueBuilder::timeout) or
-    /// refused it, and [`ErrorKind::Overloaded`] when too much waits already; [`ErrorKind::Unknown`] when the connection
-    /// was lost before the answer came.
+    /// it was not stored, for certain, because the server could not be reached for [`timeout`](QueueBuilder::timeout), and
+    /// [`ErrorKind::Overloaded`] when too much waits already; [`ErrorKind::Unknown`] when the connection was lost before
+    /// the answer came; [`ErrorKind::Permission`], [`ErrorKind::SchemaMissing`] or [`ErrorKind::Database`] when the server
+    /// refuses it, and other kinds as [`connect`](Self::connect): then it was not stored either, but repeating the call
+    /// does not help.
     /// With a dedup key also [`ErrorKind::DedupKey`](crate::ErrorKind::DedupKey),
     /// [`ErrorKind::Merge`](crate::ErrorKind::Merge) when `merge` panicked, and
-    /// [`ErrorKind::Contended`](crate::ErrorKind::Contended) when others had the key all the time; with each of these
-    /// nothing was stored.
+    /// [`ErrorKind::Contended`](crate::ErrorKind::Contended) when others had the key all the time, or `merge` took longer
+    /// than [`timeout`](QueueBuilder::timeout); with each of these nothing was stored.
     ///
     /// # Cancellation
     /// Dropped before it is first polled, the future has done nothing. Dropped later, the job may or may not be
@@ -134,7 +136,8 @@ impl Queue {
     /// and workers start on each as soon as it is stored. So up to 10,000 tasks with 8 MB are stored all or none. No tasks
     /// at all is no error.
     ///
-    /// Tasks with dedup keys are stored each for itself, those with the same key one after another.
+    /// Tasks with dedup keys are stored each for itself, those with the same key one after another. They are the exception
+    /// to all or none: when one fails, others of its batch, with or without a key, may be stored.
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
@@ -154,8 +157,9 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue), for the first batch. When a later one fails, the kind is [`ErrorKind::Partly`], and
-    /// its source is the failure. In either case [`Error::partial`] says which tasks are stored, which are in doubt, and
+    /// As [`enqueue`](Self::enqueue), if nothing is stored. When something is or may be, the kind is
+    /// [`ErrorKind::Partly`], and its source is the failure; or [`ErrorKind::Unknown`], if the first batch's answer was
+    /// lost. In any case [`Error::partial`] says which tasks are stored, which are in doubt, and
     /// so where to go on. A panic of the iterator, or of a task that is written as JSON, is an error of the kind
     /// [`ErrorKind::Payload`].
     ///
@@ -252,8 +256,13 @@ impl Queue {
     /// The results are in the order of the tasks. It takes a savepoint, or a transaction where there is none, and keys in
     /// their order. When it fails, nothing stays behind and the transaction can go on.
     ///
+    /// Of tasks with dedup keys, let a transaction enqueue some thousand at most: each takes a lock to its end, of a table
+    /// that the whole server shares and that has about 6,400 by default (`max_locks_per_transaction` times
+    /// `max_connections`).
+    ///
     /// # Errors
-    /// As [`enqueue_with`](Self::enqueue_with).
+    /// As [`enqueue_with`](Self::enqueue_with); and [`ErrorKind::Database`](crate::ErrorKind::Database) when that table is
+    /// full.
     ///
     /// # Cancellation
     /// As [`enqueue_with`](Self::enqueue_with).

@@ -34,13 +34,13 @@ pub enum ErrorKind {
     NoKinds,
     /// Two registered tasks have the same `KIND`.
     DuplicateKind,
-    /// The job was not enqueued, for certain.
+    /// The job was not enqueued, for certain: the server could not take it in time.
     NotEnqueued,
     /// The connection was lost before the answer came: what was asked for, such as enqueueing a job, may or may not have
     /// been done.
     Unknown,
-    /// Of many jobs the first ones were enqueued, and then something failed: [`Error::partial`] says how far it went, and
-    /// the [`source`](StdError::source) is the failure.
+    /// Of many jobs some were enqueued, or may have been, and then something failed: [`Error::partial`] says how far it
+    /// went, and the [`source`](StdError::source) is the failure.
     Partly,
     /// Nothing was enqueued, because the calls that wait for the server hold as much memory as they may.
     Overloaded,
@@ -59,7 +59,7 @@ pub enum ErrorKind {
     /// `Task::merge` panicked, or what it returned did when it was used.
     Merge,
     /// The job was not enqueued, for certain: others had its dedup key, or changed the pending job, each time it was
-    /// tried.
+    /// tried; or `Task::merge` took longer than the call may.
     Contended,
     /// The database refused the statement.
     Database,
@@ -105,7 +105,8 @@ pub struct Partial {
     /// What the first tasks became, in their order. They are stored.
     pub enqueued: Vec<Enqueued>,
     /// How many tasks after them may or may not be stored: because the connection ended before the answer came, and then
-    /// all of them or none; or because they have dedup keys, which are stored each for itself.
+    /// all of them or none; or because some of their batch have dedup keys, which are stored each for itself, apart from
+    /// those without one.
     pub in_doubt: usize,
 }
 
@@ -132,14 +133,17 @@ impl Error {
 
     /// The failure of a call that enqueues many, after it came so far.
     pub(crate) fn after(mut self, partial: Partial) -> Self {
-        let Partial { enqueued, in_doubt } = &partial;
-        if !enqueued.is_empty() {
-            let next = match in_doubt {
-                0 => "none after them is".to_owned(),
-                some => format!("the next {some} may be"),
-            };
-            let message = format!("the first {} jobs are enqueued, {next}: {self}", enqueued.len());
-            self = Self::new(ErrorKind::Partly, message).with_source(self.into());
+        let how_far = match (partial.enqueued.len(), partial.in_doubt) {
+            (0, 0) => None,
+            (0, some) => Some(format!("some of the first {some} jobs may be enqueued, none after them is")),
+            (all, 0) => Some(format!("the first {all} jobs are enqueued, none after them is")),
+            (all, some) => Some(format!("the first {all} jobs are enqueued, some of the next {some} may be")),
+        };
+        if let Some(how_far) = how_far {
+            // These say by themselves that nobody knows, and why.
+            let unknown = matches!(self.kind(), ErrorKind::Unknown | ErrorKind::Internal);
+            let kind = if partial.enqueued.is_empty() && unknown { self.kind() } else { ErrorKind::Partly };
+            self = Self::new(kind, format!("{how_far}: {self}")).with_source(self.into());
         }
         self.inner.partial = Some(partial);
         self
@@ -230,6 +234,29 @@ mod tests {
         let inner = "host=".parse::<tokio_postgres::Config>().unwrap_err();
         let error = Error::new(ErrorKind::Database, "x").with_postgres(Arc::new(inner));
         assert!(error.source().unwrap().downcast_ref::<tokio_postgres::Error>().is_some());
+    }
+
+    #[test]
+    fn what_may_be_stored_is_never_called_retryable_nor_not_enqueued() {
+        let one = Enqueued { id: crate::JobId(1), effect: crate::Effect::Inserted };
+        let failed = |kind, stored, in_doubt| {
+            Error::new(kind, "not enqueued").after(Partial { enqueued: vec![one; stored], in_doubt })
+        };
+        for kind in [ErrorKind::NotEnqueued, ErrorKind::Contended, ErrorKind::Merge, ErrorKind::Overloaded] {
+            for (stored, in_doubt, says) in [
+                (0, 5, "some of the first 5 jobs may be enqueued, none after them is: "),
+                (2, 0, "the first 2 jobs are enqueued, none after them is: "),
+                (2, 5, "the first 2 jobs are enqueued, some of the next 5 may be: "),
+            ] {
+                let error = failed(kind, stored, in_doubt);
+                assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Partly, false));
+                assert!(error.to_string().starts_with(says), "{error}");
+                assert_eq!(error.source().unwrap().downcast_ref::<Error>().unwrap().kind(), kind);
+            }
+            assert_eq!(failed(kind, 0, 0).kind(), kind);
+        }
+        assert_eq!(failed(ErrorKind::Unknown, 0, 5).kind(), ErrorKind::Unknown);
+        assert_eq!(failed(ErrorKind::Unknown, 1, 5).kind(), ErrorKind::Partly);
     }
 
     #[test]

@@ -164,6 +164,12 @@ fn callers_kind(code: &SqlState) -> Option<(ErrorKind, &'static str)> {
         "25P02" => Some((ErrorKind::Database, "an earlier statement of the transaction failed; roll back")),
         "25006" => Some((ErrorKind::ReadOnly, "the transaction takes no writes")),
         "42883" => Some((ErrorKind::SchemaTooOld, "run `migrate` first")),
+        // No waiting mends it: it was this transaction that took them, as a rule.
+        "53200" => Some((
+            ErrorKind::Database,
+            "if the transaction enqueues many tasks with dedup keys, each of which takes a lock to its end: enqueue fewer in \
+             one, or raise the server's max_locks_per_transaction",
+        )),
         _ => None,
     }
 }

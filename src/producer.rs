@@ -29,7 +29,7 @@ use crate::time::{later, sooner};
 
 use call::{Call, Insert, in_vain, overloaded};
 use inquiring::Asked;
-use keyed::{Keyed, Queued};
+use keyed::{Keyed, Queued, too_late};
 use recovering::next_recovery;
 use waiting::{Waiting, weight};
 
@@ -148,6 +148,9 @@ impl Producer {
         }
         let deadline = later(now, self.rules.patience(&request));
         match request {
+            Request::Keyed(call) if call.until.is_some_and(|until| until <= now) => {
+                self.answer(id, Err(too_late(&call)));
+            }
             Request::Keyed(call) => self.keyed.push(id, call, deadline),
             request => self.waiting.push(Call { id, request, deadline, numbers: None }),
         }

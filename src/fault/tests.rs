@@ -208,6 +208,14 @@ fn an_error_says_what_was_done_and_why_it_failed_but_not_the_rows_values() {
     assert!(missing.to_string().ends_with("run `migrate` first, and check the schema's name"));
 }
 
+#[test]
+fn a_transaction_that_takes_too_many_locks_is_told_what_to_do() {
+    let error = refusal("ERROR", "53200", "out of shared memory").to_callers_error("enqueueing");
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Database, false));
+    let text = error.to_string();
+    assert!(text.contains("enqueue fewer") && text.contains("max_locks_per_transaction"), "{text}");
+}
+
 fn of_kind(kind: FaultKind, message: &str) -> Fault {
     Fault { kind, ..Fault::link(message) }
 }

@@ -78,5 +78,5 @@ pub(super) fn in_vain(request: &Request) -> Error {
 /// What to tell a caller whose request is not even taken.
 pub(super) fn overloaded(most: usize) -> Error {
     let why = format!("the calls that wait for the server hold more than {most} bytes already; try again later");
-    Error::new(ErrorKind::Overloaded, format!("nothing was enqueued: {why}"))
+    Error::new(ErrorKind::Overloaded, format!("the call was not taken: {why}"))
 }

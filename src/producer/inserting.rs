@@ -136,10 +136,5 @@ pub(super) fn gone_wrong(fault: &Fault) -> Error {
         );
         return Error::new(ErrorKind::Unknown, what);
     }
-    let what = format!("the job was not enqueued: the server refused it: {}", fault.message);
-    let error = Error::new(ErrorKind::NotEnqueued, what);
-    match &fault.source {
-        Some(source) => error.with_postgres(source.clone()),
-        None => error,
-    }
+    fault.to_error("the job was not enqueued")
 }

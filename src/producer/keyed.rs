@@ -61,6 +61,8 @@ pub(super) struct Queued {
     until: Instant,
     /// Another transaction had the key.
     busy: Option<Busy>,
+    /// It has met a pending job before.
+    has_met: bool,
     /// It has waited although the server was there: for others with its key, as a rule.
     held_up: bool,
 }
@@ -120,7 +122,8 @@ impl Keyed {
     }
 
     pub(super) fn push(&mut self, id: CallId, call: KeyedCall, deadline: Instant) {
-        let it = Queued { id, keyed: call.keyed, until: call.until.unwrap_or(deadline), busy: None, held_up: false };
+        let (has_met, until) = (call.until.is_some(), call.until.unwrap_or(deadline));
+        let it = Queued { id, keyed: call.keyed, until, busy: None, has_met, held_up: false };
         self.bytes += it.weight();
         self.waiting.push_back(it);
     }
@@ -280,7 +283,24 @@ impl Producer {
     }
 }
 
+/// What to tell a caller that decided for longer than the call may take.
+pub(super) fn too_late(call: &KeyedCall) -> Error {
+    let job = &call.keyed.job;
+    let what = format!(
+        "the job was not enqueued: the call's time was over before `merge` had decided about a pending {} with the key {:?} \
+         that nobody changed meanwhile; a `merge` that is slow, or that enqueues with this key itself, takes too long",
+        job.kind,
+        job.dedup_key.as_deref().unwrap_or_default()
+    );
+    Error::new(ErrorKind::Contended, what)
+}
+
 fn in_vain(it: &Queued) -> Error {
+    if !it.held_up && it.has_met {
+        let what = "the job was not enqueued: the server could not be reached in the time that `merge` had left; try again \
+                    later";
+        return Error::new(ErrorKind::NotEnqueued, what);
+    }
     if !it.held_up {
         let what = "the job was not enqueued: the server could not be reached in time; try again later";
         return Error::new(ErrorKind::NotEnqueued, what);

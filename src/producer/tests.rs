@@ -258,7 +258,33 @@ fn one_refused_job_does_not_take_its_neighbours_along() {
         outcomes.push(desk.answers[&id].is_ok());
     }
     assert_eq!(outcomes, [true, false, true]);
-    assert_eq!(desk.failure(3), ErrorKind::NotEnqueued);
+    assert_eq!(desk.failure(3), ErrorKind::Database);
+}
+
+#[test]
+fn what_no_waiting_mends_is_not_called_retryable() {
+    let rows = |count: usize| Request::Enqueue(NewJobs::new((0..count).map(|_| job("a", 0.0)).collect()));
+    for (fault, kind) in [
+        (FaultKind::Fatal(ErrorKind::Permission), ErrorKind::Permission),
+        (FaultKind::Fatal(ErrorKind::SchemaMissing), ErrorKind::SchemaMissing),
+        (FaultKind::Statement, ErrorKind::Database),
+    ] {
+        let mut desk = Desk::ready();
+        desk.tell(Input::Call(1, rows(1)));
+        desk.refuse(fault);
+        desk.tell(Input::Call(2, rows(COPY_FROM)));
+        desk.refuse(fault);
+        desk.tell(Input::Call(3, rows(COPY_FROM)));
+        desk.reserve();
+        desk.refuse(fault);
+        desk.offer(4, "k");
+        desk.refuse(fault);
+        for id in 1..=4 {
+            let error = desk.answers[&id].as_ref().unwrap_err();
+            assert_eq!((error.kind(), error.is_retryable()), (kind, false), "{id}");
+            assert!(error.to_string().starts_with("the job was not enqueued: refused"), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -417,7 +443,7 @@ fn a_copy_that_is_refused_for_now_is_copied_under_new_numbers() {
     desk.pass(Duration::from_millis(200));
     desk.reserve();
     desk.refuse(FaultKind::Statement);
-    assert_eq!(desk.failure(1), ErrorKind::NotEnqueued);
+    assert_eq!(desk.failure(1), ErrorKind::Database);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn changed() -> KeyedAnswer {
 }
 
 impl Desk {
-    fn offer(&mut self, id: CallId, key: &str) {
+    pub(super) fn offer(&mut self, id: CallId, key: &str) {
         self.tell(Input::Call(id, keyed(key, None)));
     }
 
@@ -173,6 +173,22 @@ fn a_later_round_has_no_more_time_than_the_first_has_left() {
 }
 
 #[test]
+fn who_decides_for_longer_than_the_call_may_is_told_so() {
+    let mut desk = Desk::ready();
+    desk.offer(1, "k");
+    desk.reply(Reply::Keyed(vec![changed()]));
+    let Ok(Response::Keyed(Round::Changed { until, .. })) = desk.answers[&1] else { panic!() };
+    desk.pass(Duration::from_secs(11));
+    let Request::Keyed(call) = keyed("k", Some(Decision::Keep)) else { unreachable!() };
+    desk.tell(Input::Call(2, Request::Keyed(KeyedCall { until: Some(until), ..call })));
+    let error = desk.answers[&2].as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended);
+    assert!(error.to_string().contains("`merge` that is slow") && desk.is_idle(), "{error}");
+    desk.offer(3, "k");
+    assert_eq!(desk.keys(), ["k"], "its turn is over");
+}
+
+#[test]
 fn one_job_that_is_refused_takes_no_other_with_it() {
     let mut desk = Desk::ready();
     desk.enqueue(0, 0.0);
@@ -188,7 +204,7 @@ fn one_job_that_is_refused_takes_no_other_with_it() {
             desk.reply(Reply::Keyed(vec![stored(id, false)]));
         }
     }
-    assert_eq!(desk.failure(2), ErrorKind::NotEnqueued);
+    assert_eq!(desk.failure(2), ErrorKind::Database);
     assert!(desk.answers[&1].is_ok() && desk.answers[&3].is_ok());
 }
 
