@@ -8,7 +8,7 @@ use std::task::Poll;
 use crate::context::Ties;
 use crate::handler::AsyncHandler;
 use crate::job::ClaimedJob;
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::report::{Report, Verdict};
 use crate::run::{Prepared, conclude, prepare};
 
@@ -40,8 +40,9 @@ where
         Ok(prepared) => prepared,
         Err(undecodable) => return Ok(undecodable),
     };
-    // In this order: the context goes before the task, as it does below.
-    let (mut task, mut context) = (Contained(Some(task)), Contained(Some(context)));
+    // In this order: the context goes before the task, as it does below. Contained, since a run that is dropped half-way
+    // drops a future, a context and a task one after the other.
+    let (mut task, mut context) = (Contained::new(task), Contained::new(context));
     let result = match (&task.0, &mut context.0) {
         (Some(task), Some(context)) => complete(|| task.handle(context, state)).await,
         _ => return Ok(Report::new(Verdict::Discarded)),
@@ -58,7 +59,7 @@ where
 /// Makes a future and completes it. The future is gone when this returns.
 async fn complete<F: Future>(make: impl FnOnce() -> F) -> Result<F::Output, String> {
     // A panic must not leave this function: it would unwind through what the future has borrowed.
-    let mut future = Contained(Some(guarded(|| Box::pin(make()))?));
+    let mut future = Contained::new(guarded(|| Box::pin(make()))?);
     let result = poll_fn(|cx| match &mut future.0 {
         Some(future) => match guarded(|| future.as_mut().poll(cx)) {
             Ok(poll) => poll.map(Ok),
@@ -69,25 +70,6 @@ async fn complete<F: Future>(make: impl FnOnce() -> F) -> Result<F::Output, Stri
     .await;
     let dropped = future.end();
     result.and_then(|output| dropped.map(|()| output))
-}
-
-/// Drops its value inside the panic boundary, whenever that is. A run that is dropped half-way drops a future, a
-/// context and a task one after the other; were one to panic while another's panic unwinds, the process would end.
-struct Contained<T>(Option<T>);
-
-impl<T> Contained<T> {
-    fn end(&mut self) -> Result<(), String> {
-        let value = self.0.take();
-        guarded(|| drop(value))
-    }
-}
-
-impl<T> Drop for Contained<T> {
-    fn drop(&mut self) {
-        if let Err(panic) = self.end() {
-            log::error!(target: "venturi", "a handler's value {panic} while it was dropped");
-        }
-    }
 }
 
 #[cfg(test)]

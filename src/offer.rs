@@ -17,7 +17,7 @@ use serde_json::value::to_raw_value;
 
 use crate::error::{Error, ErrorKind};
 use crate::merge::{Merge, Pending};
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::producer::{KeyedCall, Request, Response, Round};
 use crate::statement::{Candidate, Decision, Found, KeyedJob, NewJob, NewJobs, Stance};
 use crate::submit::{Drawn, Held, checked};
@@ -185,17 +185,6 @@ impl<'a, T: Task> Offers<'a, T> {
     }
 }
 
-impl<T: Task> Drop for Offers<'_, T> {
-    /// The tasks are user code also when they are dropped.
-    fn drop(&mut self) {
-        for offer in self.keyed.drain(..) {
-            if let Err(panic) = guarded(|| drop(offer)) {
-                log::warn!(target: "venturi", "a task {} {panic} when it was dropped after it was enqueued", T::KIND);
-            }
-        }
-    }
-}
-
 impl<'a, T: Task> Offer<'a, T> {
     fn new(place: usize, task: Held<'a, T>, own: NewJob, max_payload: usize) -> Self {
         let next = KeyedJob { job: own.clone(), stance: None, skip: Vec::new() };
@@ -251,11 +240,10 @@ impl<'a, T: Task> Offer<'a, T> {
                 return Ok(());
             }
         };
-        let decided = guarded(|| self.decide(&self.task.borrow().merge(&pending), pending));
-        let (decision, job) = decided.map_err(|panic| {
-            let what = format!("merging a {} with the pending job {id} {panic}; nothing was stored", T::KIND);
-            Error::new(ErrorKind::Merge, what)
-        })??;
+        let (decision, job) = self.merge(pending).unwrap_or_else(|panic| {
+            let what = format!("the job was not enqueued: merging a {} with the pending job {id} {panic}", T::KIND);
+            Err(Error::new(ErrorKind::Merge, what))
+        })?;
         self.next.job = job;
         self.next.stance = Some(Stance { decision, expected: version });
         Ok(())
@@ -268,9 +256,26 @@ impl<'a, T: Task> Offer<'a, T> {
         }
     }
 
-    /// What to store. The pending job is dropped in here, which is user code too.
-    fn decide(&self, merge: &Merge<T>, pending: Pending<T>) -> Result<(Decision, NewJob), Error> {
-        drop(pending);
+    /// What to store, or the text of the first panic.
+    ///
+    /// Each step is guarded by itself, and whatever belongs to the user stays outside: a panic must not unwind through it.
+    fn merge(&self, pending: Pending<T>) -> Result<Result<(Decision, NewJob), Error>, String> {
+        let merge = self.task.borrow().ok_or_else(|| "found no task".to_owned());
+        let merge = merge.and_then(|task| guarded(|| task.merge(&pending)));
+        let Pending { task, carry, .. } = pending;
+        let ended = [Contained::new(task).end(), Contained::new(carry).end()];
+        let merge = merge?;
+        let decided = guarded(|| self.decide(&merge));
+        let merged = if let Merge::With { task, carry } = merge {
+            [Contained::new(task).end(), Contained::new(carry).end()]
+        } else {
+            [Ok(()), Ok(())]
+        };
+        let decided = decided?;
+        ended.into_iter().chain(merged).collect::<Result<(), _>>().map(|()| decided)
+    }
+
+    fn decide(&self, merge: &Merge<T>) -> Result<(Decision, NewJob), Error> {
         let own = || self.own.clone();
         Ok(match merge {
             Merge::Keep => (Decision::Keep, own()),
@@ -291,12 +296,15 @@ impl<'a, T: Task> Offer<'a, T> {
 
 /// Decodes the pending job, or says why it cannot be read.
 fn pending<T: Task>(id: i64, found: Found) -> Result<Pending<T>, String> {
-    let decoded = guarded(|| {
-        let task = decode::<T>("payload", &found.payload)?;
-        let carry = found.carry.as_deref().map_or_else(|| Ok(T::Carry::default()), |carry| decode("carry", carry))?;
-        Ok::<_, String>((task, carry))
-    });
-    let (task, carry) = decoded.and_then(|decoded| decoded)?;
+    let task = guarded(|| decode::<T>("payload", &found.payload))??;
+    let carry = || found.carry.as_deref().map_or_else(|| Ok(T::Carry::default()), |carry| decode("carry", carry));
+    let carry = match guarded(carry).and_then(|carry| carry) {
+        Ok(carry) => carry,
+        Err(why) => {
+            drop(Contained::new(task));
+            return Err(why);
+        }
+    };
     Ok(Pending {
         id: JobId(id),
         task,

@@ -1,7 +1,7 @@
 //! The one place where a panic of the user's code becomes a value.
 #![deny(clippy::disallowed_methods)]
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,6 +12,31 @@ use crate::text;
 /// What `f` captures is dropped inside as well. With `panic = "abort"` there is nothing to catch and the process ends.
 pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(describe)
+}
+
+/// A value of the user's that must not be dropped anyhow: were its `Drop` to panic while another's panic unwinds, the
+/// process would end.
+#[derive(Debug)]
+pub(crate) struct Contained<T>(pub(crate) Option<T>);
+
+impl<T> Contained<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+
+    /// Drops it, and tells of a panic.
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        let value = self.0.take();
+        guarded(|| drop(value))
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        if let Err(panic) = self.end() {
+            log::error!(target: "venturi", "a {} {panic} while it was dropped", type_name::<T>());
+        }
+    }
 }
 
 fn describe(payload: Box<dyn Any + Send>) -> String {
@@ -63,6 +88,16 @@ mod tests {
     fn a_payload_that_panics_when_dropped_is_contained() {
         let caught = guarded(|| panic::panic_any(Hostile));
         assert_eq!(caught, Err("panicked: a value that is not text".to_owned()));
+    }
+
+    #[test]
+    fn contained_values_that_panic_when_dropped_do_not_end_a_process_that_unwinds() {
+        let caught = guarded(|| {
+            let _values = [Contained::new(Hostile), Contained::new(Hostile)];
+            panic!("first");
+        });
+        assert_eq!(caught, Err::<(), _>("panicked: first".to_owned()));
+        assert!(Contained::new(Hostile).end().is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The two halves of a run that are the same on a thread and in a future: decoding the job before the handler, and
 //! turning what the handler returned into a report after it.
 //!
-//! Both call user code, so both are called inside the panic boundary.
+//! Both call user code, so both are called inside the panic boundary; and in here again, where a panic would unwind
+//! through another value of the user's.
 #![deny(clippy::disallowed_methods)]
 
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde_json::value::to_raw_value;
 
 use crate::context::{Facts, Ties};
 use crate::job::{ClaimedJob, Json};
+use crate::panic_boundary::{Contained, guarded};
 use crate::report::{Report, Verdict};
 use crate::{Context, Outcome, Task, TaskError};
 
@@ -21,10 +23,14 @@ pub(crate) struct Prepared<T: Task> {
 
 /// Decodes payload and carry.
 pub(crate) fn prepare<T: Task>(job: &ClaimedJob, ties: Ties) -> Result<Prepared<T>, Report> {
-    let task = decode("payload", &job.payload)?;
-    let carry = match &job.carry {
-        Some(json) => decode("carry", json)?,
-        None => T::Carry::default(),
+    let task: T = decode("payload", &job.payload)?;
+    let carry = guarded(|| job.carry.as_ref().map_or_else(|| Ok(T::Carry::default()), |json| decode("carry", json)));
+    let carry = match carry.unwrap_or_else(|panic| Err(Report::new(Verdict::Panicked(panic)))) {
+        Ok(carry) => carry,
+        Err(report) => {
+            drop(Contained::new(task));
+            return Err(report);
+        }
     };
     let facts = Facts {
         id: job.id,
@@ -52,7 +58,10 @@ pub(crate) fn conclude<C: Serialize>(context: &mut Context<C>, result: Result<Ou
         Ok(Outcome::Completed { .. }) if context.completes_itself() => Verdict::CompletedItself,
         Ok(Outcome::Completed { note }) => Verdict::Completed { note },
         Ok(Outcome::Pause { resume_in, note }) => Verdict::Paused { resume_in, note },
-        Err(error) => Verdict::Failed { message: error.to_string(), permanent: error.is_permanent() },
+        Err(error) => match failed(error) {
+            Ok(failed) => failed,
+            Err(panic) => return Report::new(Verdict::Panicked(panic)),
+        },
     });
     report.attachment = attachment;
     if stores_carry(&report.verdict) {
@@ -67,6 +76,44 @@ pub(crate) fn conclude<C: Serialize>(context: &mut Context<C>, result: Result<Ou
     report
 }
 
+fn failed(error: TaskError) -> Result<Verdict, String> {
+    let permanent = error.is_permanent();
+    let message = guarded(|| error.to_string());
+    // The first panic is the one to tell of.
+    let dropped = Contained::new(error).end();
+    let message = message?;
+    dropped.map(|()| Verdict::Failed { message, permanent })
+}
+
 fn stores_carry(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Paused { .. } | Verdict::Failed { permanent: false, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Hostile;
+
+    impl fmt::Display for Hostile {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("speechless")
+        }
+    }
+
+    impl std::error::Error for Hostile {}
+
+    impl Drop for Hostile {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+
+    #[test]
+    fn an_error_that_panics_when_told_and_when_dropped_does_not_end_the_process() {
+        assert_eq!(failed(TaskError::retryable(Hostile)).unwrap_err(), "panicked: speechless");
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::value::to_raw_value;
 use crate::error::{Error, ErrorKind};
 use crate::job::Json;
 use crate::limits::{MAX_DELAY, MAX_DUE};
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::statement::NewJob;
 use crate::task::check_kind;
 use crate::{DedupKey, JobId, Priority, Task};
@@ -41,17 +41,27 @@ pub struct Submit<'a, T> {
 #[derive(Debug)]
 pub(crate) enum Held<'a, T> {
     Borrowed(&'a T),
-    Owned(T),
+    /// Contained, since many are dropped one after another when a call fails.
+    Owned(Contained<T>),
 }
 
 /// The row of a task, and the task itself if it has a dedup key.
 pub(crate) type Drawn<'a, T> = (NewJob, Option<Held<'a, T>>);
 
 impl<T> Held<'_, T> {
-    pub(crate) fn borrow(&self) -> &T {
+    /// `None` when it was dropped.
+    pub(crate) fn borrow(&self) -> Option<&T> {
         match self {
-            Held::Borrowed(task) => task,
-            Held::Owned(task) => task,
+            Held::Borrowed(task) => Some(task),
+            Held::Owned(task) => task.0.as_ref(),
+        }
+    }
+
+    /// Drops it, if it is owned, and tells of a panic.
+    fn end(mut self) -> Result<(), String> {
+        match &mut self {
+            Held::Borrowed(_) => Ok(()),
+            Held::Owned(task) => task.end(),
         }
     }
 }
@@ -119,18 +129,23 @@ impl<'a, T: Task> Submit<'a, T> {
     pub(crate) fn into_job(self, max_payload: usize) -> Result<Drawn<'a, T>, Error> {
         check_kind(T::KIND)?;
         let Self { task: held, delay, due_at, priority, dedup_key } = self;
-        let read = move || {
-            let task = held.borrow();
+        let read = |task: &T| {
             let payload = to_raw_value(task);
             let priority = priority.unwrap_or_else(|| task.priority());
-            let key = dedup_key.or_else(|| task.dedup_key());
-            // Without a key it is dropped in here as well.
-            let held = key.is_some().then_some(held);
-            (payload, priority, key, held)
+            (payload, priority, dedup_key.or_else(|| task.dedup_key()))
         };
-        let (payload, priority, key, held) = guarded(read).map_err(|panic| {
+        let panicked = |panic| {
             Error::new(ErrorKind::Payload, format!("the task {} {panic} while it was written as JSON", T::KIND))
-        })?;
+        };
+        // The task itself stays out here, or it would be dropped while a panic of it unwinds.
+        let task = held.borrow().ok_or_else(|| panicked("was gone".to_owned()))?;
+        let (payload, priority, key) = guarded(|| read(task)).map_err(panicked)?;
+        let held = if key.is_some() {
+            Some(held)
+        } else {
+            held.end().map_err(panicked)?;
+            None
+        };
         let payload = checked::<T>(payload, max_payload)?;
         let dedup_key = key.map(|key| key.checked(T::KIND)).transpose()?;
         let delay = delay.as_secs_f64();
@@ -163,7 +178,13 @@ impl<'a, T: Task> From<&'a T> for Submit<'a, T> {
 
 impl<T: Task> From<T> for Submit<'static, T> {
     fn from(task: T) -> Self {
-        Self { task: Held::Owned(task), delay: Duration::ZERO, due_at: None, priority: None, dedup_key: None }
+        Self {
+            task: Held::Owned(Contained::new(task)),
+            delay: Duration::ZERO,
+            due_at: None,
+            priority: None,
+            dedup_key: None,
+        }
     }
 }
 

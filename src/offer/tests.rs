@@ -254,6 +254,15 @@ fn a_task_that_panics_when_it_is_dropped_has_been_enqueued_all_the_same() {
 }
 
 #[test]
+fn a_merge_that_panics_among_tasks_that_panic_when_dropped_is_an_error_all_the_same() {
+    let error = offers(&["a:drop p"]).after(candidate("\"a:0 drop\"", None)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Merge);
+    assert!(error.to_string().contains("no idea"), "{error}");
+    let call = offers(&["a:1"]).after(candidate("\"a:0 drop\"", Some("\"no number\""))).unwrap();
+    assert_eq!(call.keyed.skip, [7]);
+}
+
+#[test]
 fn keys_that_make_no_sense_are_refused_before_anything_is_asked() {
     for key in [String::new(), "x".repeat(201), "a\0".into()] {
         let Err(error) = Submit::from(letter("plain")).dedup_key(key).into_job(MB) else { panic!() };

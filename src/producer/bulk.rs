@@ -6,7 +6,7 @@ use std::mem;
 
 use crate::error::{Error, ErrorKind, Partial};
 use crate::offer::Offers;
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::submit::Drawn;
 use crate::{Enqueued, Submit, Task};
 
@@ -27,7 +27,8 @@ pub(super) const MAX_BYTES: usize = 8_000_000;
 ///
 /// When there is nothing to ask, [`finish`](Self::finish) tells what became of the tasks.
 pub(crate) struct Bulk<'a, T: Task, I> {
-    tasks: Fuse<I>,
+    /// What is left of it may be many tasks.
+    tasks: Contained<Fuse<I>>,
     max_payload: usize,
     /// What did not fit into the last batch.
     held: Option<Drawn<'a, T>>,
@@ -43,7 +44,7 @@ where
     I: Iterator<Item: Into<Submit<'a, T>>>,
 {
     pub(crate) fn new(tasks: impl IntoIterator<IntoIter = I, Item = I::Item>, max_payload: usize) -> Self {
-        let (tasks, stored) = (tasks.into_iter().fuse(), Vec::new());
+        let (tasks, stored) = (Contained::new(tasks.into_iter().fuse()), Vec::new());
         Self { tasks, max_payload, held: None, current: None, next: None, stored, failure: None }
     }
 
@@ -85,7 +86,7 @@ where
     }
 
     fn pull(&mut self) -> Result<Option<Drawn<'a, T>>, Error> {
-        let next = guarded(|| self.tasks.next().map(Into::into)).map_err(|panic| {
+        let next = guarded(|| self.tasks.0.as_mut().and_then(Iterator::next).map(Into::into)).map_err(|panic| {
             Error::new(ErrorKind::Payload, format!("the iterator over tasks of the kind {} {panic}", T::KIND))
         })?;
         next.map(|submit| submit.into_job(self.max_payload)).transpose()

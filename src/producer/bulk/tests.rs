@@ -1,10 +1,13 @@
 //! Batches of tasks from iterators that are long, large, or broken.
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::iter;
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::*;
+use crate::DedupKey;
 
 #[derive(Deserialize)]
 struct Text(usize);
@@ -123,4 +126,70 @@ fn a_first_batch_that_was_not_stored_can_be_tried_again() {
     bulk.answered([Err(Error::new(ErrorKind::NotEnqueued, "no"))]);
     let error = bulk.finish().unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::NotEnqueued, true));
+}
+
+/// Has its own text as its key; panics when it is dropped.
+#[derive(Deserialize, Serialize)]
+struct Brittle(String);
+
+impl Task for Brittle {
+    const KIND: &'static str = "brittle";
+    type Carry = ();
+
+    fn dedup_key(&self) -> Option<DedupKey> {
+        (!self.0.is_empty()).then(|| self.0.as_str().into())
+    }
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        panic!("dropping {}", self.0);
+    }
+}
+
+#[test]
+fn tasks_that_panic_when_dropped_do_not_end_the_process_when_something_else_fails() {
+    let keyed = || ["a", "b", "c"].map(|key| Brittle(key.to_owned()));
+    let mut panics = Bulk::new(keyed().into_iter().chain(iter::once_with(|| panic!("no more"))), MB);
+    assert!(panics.ask().is_none());
+    assert!(panics.finish().unwrap_err().to_string().contains("no more"));
+
+    let keys = ["a", "b", "\n"];
+    let mut misnamed =
+        Bulk::new(keyed().into_iter().zip(keys).map(|(task, key)| Submit::from(task).dedup_key(key)), MB);
+    assert!(misnamed.ask().is_none());
+    assert_eq!(misnamed.finish().unwrap_err().kind(), ErrorKind::DedupKey);
+
+    let mut refused = Bulk::new(keyed(), MB);
+    refused.ask().unwrap();
+    refused.look_ahead();
+    refused.answered((0..3).map(|_| Err(Error::new(ErrorKind::NotEnqueued, "no"))));
+    assert_eq!(refused.finish().unwrap_err().kind(), ErrorKind::NotEnqueued);
+}
+
+/// With a key, if it has a text.
+#[derive(Deserialize, Serialize)]
+struct Note(Cow<'static, str>);
+
+impl Task for Note {
+    const KIND: &'static str = "note";
+    type Carry = ();
+
+    fn dedup_key(&self) -> Option<DedupKey> {
+        (!self.0.is_empty()).then(|| self.0.as_ref().into())
+    }
+}
+
+#[test]
+fn a_keyed_task_that_fails_beside_others_that_are_stored_is_no_reason_to_try_again() {
+    for kind in [ErrorKind::Contended, ErrorKind::Merge, ErrorKind::NotEnqueued] {
+        let mut bulk = Bulk::new(["held", "", "", "", ""].map(|text| Note(text.into())), MB);
+        assert_eq!(bulk.ask().unwrap().len(), 2);
+        bulk.answered([stored(4), Err(Error::new(kind, "the job was not enqueued: why"))]);
+        assert!(bulk.ask().is_none());
+        let error = bulk.finish().unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Partly, false));
+        assert_eq!(error.partial().map(|it| (it.enqueued.len(), it.in_doubt)), Some((0, 5)));
+        assert!(error.to_string().starts_with("some of the first 5 jobs may be enqueued"), "{error}");
+    }
 }
