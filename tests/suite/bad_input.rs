@@ -193,9 +193,11 @@ pub(crate) fn instants_that_nobody_means_are_brought_into_range(front: &dyn Fron
     let stored: Vec<i64> = instants.map(|at| stage.enqueue(job("odd").due_at(at))).to_vec();
     let many = (0..3_000).map(|nth| job("odd").due_at(instants[nth % instants.len()]));
     let copied = stage.enqueue_many(Kind::Plain, many);
-    let seconds = "SELECT extract(epoch FROM visible_at)::bigint FROM live WHERE id = ANY ($1) ORDER BY id";
+    // What was due in the past is due since it was stored.
+    let since = "SELECT CASE WHEN visible_at BETWEEN created_at AND now() THEN 0 ELSE extract(epoch FROM visible_at)::bigint \
+                 END FROM live WHERE id = ANY ($1) ORDER BY id";
     for ids in [&stored, &copied[..5].to_vec()] {
-        let due: Vec<i64> = stage.place.rows(seconds, &[ids]).iter().map(|row| row.get(0)).collect();
+        let due: Vec<i64> = stage.place.rows(since, &[ids]).iter().map(|row| row.get(0)).collect();
         assert_eq!(due, [0, 0, 0, 253_402_300_799, 253_402_300_799]);
     }
     let states = "SELECT count(*) FROM live WHERE state = (visible_at > now())::int";
