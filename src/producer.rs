@@ -35,7 +35,7 @@ use waiting::{Waiting, weight};
 
 pub(crate) use bulk::Bulk;
 pub(crate) use call::{CallId, Request, Response};
-pub(crate) use keyed::{KeyedCall, Round};
+pub(crate) use keyed::{KeyedCall, MAX_KEYED, Round};
 pub use recovering::RecoveredStale;
 pub(crate) use rules::Rules;
 #[cfg(any(feature = "blocking", feature = "async"))]

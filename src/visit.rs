@@ -13,7 +13,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::error::{Error, ErrorKind};
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::producer::{Bulk, KeyedCall, Request, Response, Round, Rules};
+use crate::producer::{Bulk, KeyedCall, MAX_KEYED, Request, Response, Round, Rules};
 use crate::statement::{Enqueue, EnqueueKeyed, Inside, KeyedAnswer, Reply, Texts};
 use crate::{Database, Enqueued, JobId, Submit, Task};
 
@@ -29,9 +29,6 @@ const NO_LOCK_TIMEOUT: &str = "0";
 pub(crate) const SAVEPOINT: &str = "SAVEPOINT venturi";
 pub(crate) const RELEASE: &str = "RELEASE SAVEPOINT venturi";
 pub(crate) const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT venturi; RELEASE SAVEPOINT venturi";
-
-/// The most keys of one statement: each takes a lock of a table of locks that the whole server shares.
-const MAX_KEYED: usize = 100;
 
 /// What enqueues over callers' clients have in common.
 #[derive(Clone, Debug)]

@@ -425,9 +425,8 @@ impl Engine {
         if let (false, Some(took)) = (wanted.bounded, reply.looked_for) {
             self.claiming.marks.looked_fully(now, seconds(took));
         }
-        let kinds = &self.rules.kinds;
-        let index = |job: &ClaimedJob| kinds.iter().position(|rule| rule.kind == job.kind);
-        self.claiming.marks.note(reply.jobs.iter().filter_map(|job| Some((index(job)?, job))));
+        let rules = &self.rules;
+        self.claiming.marks.note(reply.jobs.iter().filter_map(|job| Some((rules.kind_index(&job.kind)?, job))));
     }
 
     fn admit(&mut self, now: Instant, job: ClaimedJob) {

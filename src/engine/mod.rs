@@ -137,6 +137,12 @@ pub(crate) struct Rules {
     pub(crate) seed: u64,
 }
 
+impl Rules {
+    fn kind_index(&self, kind: &str) -> Option<usize> {
+        self.kinds.iter().position(|rule| rule.kind == kind)
+    }
+}
+
 /// The worker's state machine: it decides, and never waits.
 ///
 /// The front-end tells it what happened and does what it says:
@@ -262,6 +268,6 @@ impl Engine {
     }
 
     fn kind_index(&self, kind: &str) -> Option<usize> {
-        self.rules.kinds.iter().position(|rule| rule.kind == kind)
+        self.rules.kind_index(kind)
     }
 }

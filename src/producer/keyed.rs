@@ -24,7 +24,7 @@ use super::{Producer, Purpose};
 
 /// The most jobs of one statement: each takes a lock of the server's table of locks, which has some 6,400 by default and
 /// is shared by all.
-const MAX_KEYED: usize = 100;
+pub(crate) const MAX_KEYED: usize = 100;
 
 /// How long others with the key wait for a caller that decides.
 const TURN: Duration = Duration::from_millis(50);
@@ -296,13 +296,9 @@ pub(super) fn too_late(call: &KeyedCall) -> Error {
 }
 
 fn in_vain(it: &Queued) -> Error {
-    if !it.held_up && it.has_met {
-        let what = "the job was not enqueued: the server could not be reached in the time that `merge` had left; try again \
-                    later";
-        return Error::new(ErrorKind::NotEnqueued, what);
-    }
     if !it.held_up {
-        let what = "the job was not enqueued: the server could not be reached in time; try again later";
+        let when = if it.has_met { "in the time that `merge` had left" } else { "in time" };
+        let what = format!("the job was not enqueued: the server could not be reached {when}; try again later");
         return Error::new(ErrorKind::NotEnqueued, what);
     }
     let (kind, key) = it.key();

@@ -9,22 +9,7 @@ use std::sync::LazyLock;
 /// The statements are written for one plan, which holds on an empty, never analysed table as well as on a large one;
 /// and a role or a database may carry defaults that would break the queue (isolation, read-only, time-outs). All of
 /// these settings exist in PostgreSQL 14 to 18, and every role may set them.
-pub(crate) const SESSION: &str = "\
-SET plan_cache_mode = force_generic_plan;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-SET enable_memoize = off;
-SET jit = off;
-SET statement_timeout = '10s';
-SET lock_timeout = '5s';
-SET idle_in_transaction_session_timeout = '60s';
-SET idle_session_timeout = 0;
-SET default_transaction_isolation = 'read committed';
-SET default_transaction_read_only = off;
-SET search_path = pg_catalog;
-SET client_min_messages = warning";
+pub(crate) const SESSION: &str = include_str!("../sql/parts/session.sql");
 
 /// Asked of every server after [`SESSION`], which undoes a role's own default of read-only transactions: a queue has no
 /// use for a server that takes no writes, whatever the settings want.
@@ -36,7 +21,7 @@ static SHARED: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The first thing said over a connection that a pooler lends for each transaction: whether it is of use.
-static TRIED: LazyLock<String> = LazyLock::new(|| format!("{};\nCOMMIT", *SHARED));
+static TRIED: LazyLock<String> = LazyLock::new(|| format!("{}COMMIT", *SHARED));
 
 /// How a transaction begins.
 pub(crate) fn begin(pooled: bool) -> &'static str {

@@ -1,0 +1,15 @@
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+SET jit = off;
+SET statement_timeout = '10s';
+SET lock_timeout = '5s';
+SET idle_in_transaction_session_timeout = '60s';
+SET idle_session_timeout = 0;
+SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off;
+SET search_path = pg_catalog;
+SET client_min_messages = warning;
