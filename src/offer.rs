@@ -65,7 +65,7 @@ enum Asked {
 struct Offer<'a, T> {
     place: usize,
     task: Held<'a, T>,
-    own: NewJob,
+    own: Arc<NewJob>,
     max_payload: usize,
     next: KeyedJob,
     rounds: u32,
@@ -187,7 +187,8 @@ impl<'a, T: Task> Offers<'a, T> {
 
 impl<'a, T: Task> Offer<'a, T> {
     fn new(place: usize, task: Held<'a, T>, own: NewJob, max_payload: usize) -> Self {
-        let next = KeyedJob { job: own.clone(), stance: None, skip: Vec::new() };
+        let own = Arc::new(own);
+        let next = KeyedJob { job: Arc::clone(&own), stance: None, skip: Vec::new() };
         Self { place, task, own, max_payload, next, rounds: 0, until: None, done: false }
     }
 
@@ -205,7 +206,7 @@ impl<'a, T: Task> Offer<'a, T> {
             Round::Changed { .. } if self.rounds >= MAX_ROUNDS => Err(self.contended()),
             Round::Changed { candidate, until } => {
                 self.until = Some(until);
-                self.next.job = self.own.clone();
+                self.next.job = Arc::clone(&self.own);
                 self.next.stance = None;
                 if let Some(candidate) = candidate {
                     self.meet(candidate)?;
@@ -259,7 +260,7 @@ impl<'a, T: Task> Offer<'a, T> {
     /// What to store, or the text of the first panic.
     ///
     /// Each step is guarded by itself, and whatever belongs to the user stays outside: a panic must not unwind through it.
-    fn merge(&self, pending: Pending<T>) -> Result<Result<(Decision, NewJob), Error>, String> {
+    fn merge(&self, pending: Pending<T>) -> Result<Result<(Decision, Arc<NewJob>), Error>, String> {
         let merge = self.task.borrow().ok_or_else(|| "found no task".to_owned());
         let merge = merge.and_then(|task| guarded(|| task.merge(&pending)));
         let Pending { task, carry, .. } = pending;
@@ -275,8 +276,8 @@ impl<'a, T: Task> Offer<'a, T> {
         ended.into_iter().chain(merged).collect::<Result<(), _>>().map(|()| decided)
     }
 
-    fn decide(&self, merge: &Merge<T>) -> Result<(Decision, NewJob), Error> {
-        let own = || self.own.clone();
+    fn decide(&self, merge: &Merge<T>) -> Result<(Decision, Arc<NewJob>), Error> {
+        let own = || Arc::clone(&self.own);
         Ok(match merge {
             Merge::Keep => (Decision::Keep, own()),
             Merge::Replace => (Decision::Replace, own()),
@@ -287,8 +288,16 @@ impl<'a, T: Task> Offer<'a, T> {
                     Error::new(ErrorKind::Payload, format!("the merged carry of {} cannot be written as JSON", T::KIND))
                         .with_source(error.into())
                 })?;
-                let priority = self.own.priority.min(task.priority());
-                (Decision::With(carry), NewJob { payload, priority, ..own() })
+                let NewJob { kind, dedup_key, delay, due_at, .. } = &*self.own;
+                let merged = NewJob {
+                    kind: kind.clone(),
+                    priority: self.own.priority.min(task.priority()),
+                    payload,
+                    dedup_key: dedup_key.clone(),
+                    delay: *delay,
+                    due_at: *due_at,
+                };
+                (Decision::With(carry), Arc::new(merged))
             }
         })
     }

@@ -28,7 +28,7 @@ pub(crate) struct EnqueueKeyed {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyedJob {
     /// What is written, if anything is.
-    pub(crate) job: NewJob,
+    pub(crate) job: Arc<NewJob>,
     pub(crate) stance: Option<Stance>,
     /// Candidates that are left alone.
     pub(crate) skip: Vec<i64>,

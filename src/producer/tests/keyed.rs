@@ -8,7 +8,8 @@ use crate::{Effect, Enqueued, JobId};
 
 fn keyed(key: &str, decision: Option<Decision>) -> Request {
     let stance = decision.map(|decision| Stance { decision, expected: "v".into() });
-    let keyed = KeyedJob { job: NewJob { dedup_key: Some(key.into()), ..job("a", 0.0) }, stance, skip: Vec::new() };
+    let job = Arc::new(NewJob { dedup_key: Some(key.into()), ..job("a", 0.0) });
+    let keyed = KeyedJob { job, stance, skip: Vec::new() };
     Request::Keyed(KeyedCall { keyed: Arc::new(keyed), until: None })
 }
 

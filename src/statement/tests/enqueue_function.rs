@@ -412,7 +412,7 @@ fn many_rounds_go_in_one_statement_and_are_answered_in_their_order() {
     let mut db = Db::new();
     let row = |key: &str, stance: Option<Stance>| {
         let job = NewJob { dedup_key: Some(key.into()), payload: json("[2]"), ..job("a") };
-        Arc::new(KeyedJob { job, stance, skip: Vec::new() })
+        Arc::new(KeyedJob { job: Arc::new(job), stance, skip: Vec::new() })
     };
     let (id, version) = db.first(Round { delay: 100.0, ..FIRST });
     let with = Stance { decision: Decision::With(Some(json("3"))), expected: version };

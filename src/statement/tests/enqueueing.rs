@@ -46,7 +46,7 @@ fn all_ways(rows: impl Fn() -> Vec<NewJob>, look: impl Fn(&mut Db, Vec<NewId>)) 
     both_ways(&rows, &look);
     let mut db = Db::new();
     let keyed = |(nth, job)| KeyedJob {
-        job: NewJob { dedup_key: Some(format!("key {nth}")), ..job },
+        job: Arc::new(NewJob { dedup_key: Some(format!("key {nth}")), ..job }),
         stance: None,
         skip: Vec::new(),
     };

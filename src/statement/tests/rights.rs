@@ -36,7 +36,7 @@ fn large() -> Json {
 
 fn keyed(payload: Json, stance: Option<Stance>) -> Statement {
     let job = NewJob { dedup_key: Some("k".into()), payload, ..job("a") };
-    let rows = vec![Arc::new(KeyedJob { job, stance, skip: Vec::new() })];
+    let rows = vec![Arc::new(KeyedJob { job: Arc::new(job), stance, skip: Vec::new() })];
     Statement::EnqueueKeyed(EnqueueKeyed { rows, wait: true, notify: true })
 }
 

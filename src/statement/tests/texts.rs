@@ -92,7 +92,8 @@ fn samples_inside() -> Vec<Inside> {
 
 fn keyed(key: &str, decision: Option<Decision>) -> Arc<KeyedJob> {
     let stance = decision.map(|decision| Stance { decision, expected: "1".into() });
-    Arc::new(KeyedJob { job: NewJob { dedup_key: Some(key.to_owned()), ..job("a") }, stance, skip: vec![1, 2] })
+    let job = Arc::new(NewJob { dedup_key: Some(key.to_owned()), ..job("a") });
+    Arc::new(KeyedJob { job, stance, skip: vec![1, 2] })
 }
 
 fn full_settlement(id: RunId) -> Settlement {
