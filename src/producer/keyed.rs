@@ -148,9 +148,12 @@ impl Keyed {
 
     /// Those that have waited as long as they may.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<(CallId, Error)> {
-        let (late, waiting) = mem::take(&mut self.waiting).into_iter().partition(|it: &Queued| it.until <= now);
-        self.waiting = waiting;
-        let late: VecDeque<Queued> = late;
+        let is_late = |it: &Queued| it.until <= now;
+        if !self.waiting.iter().any(is_late) {
+            return Vec::new();
+        }
+        let late: VecDeque<Queued>;
+        (late, self.waiting) = mem::take(&mut self.waiting).into_iter().partition(is_late);
         self.bytes -= late.iter().map(Queued::weight).sum::<usize>();
         late.iter().map(|it| (it.id, in_vain(it))).collect()
     }
@@ -164,27 +167,22 @@ impl Keyed {
     /// sees what the first has left.
     fn gather(&mut self) -> Vec<Queued> {
         let mut batch = Batch { most: if self.alone > 0 { 1 } else { MAX_KEYED }, ..Batch::default() };
-        let (decided, others) = mem::take(&mut self.waiting).into_iter().partition(|it: &Queued| it.has_decided());
-        let (decided, others): (VecDeque<Queued>, VecDeque<Queued>) = (decided, others);
-        let mut sent = BTreeSet::new();
-        for it in decided {
-            let key = it.key();
-            if it.rests() || sent.contains(&key) || !batch.has_room_for(&it) {
-                self.leave(it);
-            } else {
-                sent.insert(key);
+        let (decided, others): (Vec<_>, Vec<_>) =
+            mem::take(&mut self.waiting).into_iter().partition(Queued::has_decided);
+        let (mut sent, mut asking) = (BTreeSet::new(), BTreeSet::new());
+        for it in decided.into_iter().chain(others) {
+            let goes = !it.rests() && batch.has_room_for(&it) && {
+                let key = it.key();
+                if it.has_decided() {
+                    sent.insert(key)
+                } else {
+                    (sent.contains(&key) || !self.turns.contains_key(&key)) && asking.insert(key)
+                }
+            };
+            if goes {
                 batch.take(it);
-            }
-        }
-        let mut asking = BTreeSet::new();
-        for it in others {
-            let key = it.key();
-            let may_look = sent.contains(&key) || !self.turns.contains_key(&key);
-            if it.rests() || !may_look || asking.contains(&key) || !batch.has_room_for(&it) {
-                self.leave(it);
             } else {
-                asking.insert(key);
-                batch.take(it);
+                self.leave(it);
             }
         }
         self.bytes -= batch.taken.iter().map(Queued::weight).sum::<usize>();
