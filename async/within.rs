@@ -8,8 +8,6 @@ use crate::statement::{Inside, Reply, Texts, typed};
 use crate::visit::{RELEASE, ROLL_BACK, SAVEPOINT, Visit, is_outside, savepoint_failed};
 use crate::{Submit, Task};
 
-use super::thread::now;
-
 /// Runs one statement, in whatever transaction the client is in.
 pub(super) async fn ask(
     client: &(impl GenericClient + Sync),
@@ -57,6 +55,6 @@ where
 {
     while let Some(statement) = visit.next() {
         let reply = ask(client, texts, &statement).await;
-        visit.answered(now(), reply);
+        visit.answered(reply);
     }
 }

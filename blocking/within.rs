@@ -8,8 +8,6 @@ use crate::statement::{Inside, Reply, Texts, typed};
 use crate::visit::{RELEASE, ROLL_BACK, SAVEPOINT, Visit, is_outside, savepoint_failed};
 use crate::{Submit, Task};
 
-use super::clock::now;
-
 /// Runs one statement, in whatever transaction the client is in.
 pub(super) fn ask(client: &mut impl GenericClient, texts: &Texts, statement: &Inside) -> Result<Reply, Fault> {
     let params = statement.params();
@@ -53,6 +51,6 @@ where
 {
     while let Some(statement) = visit.next() {
         let reply = ask(client, texts, &statement);
-        visit.answered(now(), reply);
+        visit.answered(reply);
     }
 }

@@ -69,7 +69,7 @@ struct Offer<'a, T> {
     max_payload: usize,
     next: KeyedJob,
     rounds: u32,
-    /// When the producer gives up; it says so with its first answer.
+    /// When the producer gives up, if it is one that answers; it says so with its first answer.
     until: Option<Instant>,
     done: bool,
 }
@@ -205,7 +205,7 @@ impl<'a, T: Task> Offer<'a, T> {
             }
             Round::Changed { .. } if self.rounds >= MAX_ROUNDS => Err(self.contended()),
             Round::Changed { candidate, until } => {
-                self.until = Some(until);
+                self.until = until;
                 self.next.job = Arc::clone(&self.own);
                 self.next.stance = None;
                 if let Some(candidate) = candidate {

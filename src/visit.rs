@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::time::Instant;
 
 use tokio_postgres::error::SqlState;
 
@@ -64,16 +63,8 @@ pub(crate) struct Visit<'a, T: Task, I> {
     /// Requests that have not been sent, and the answers to those that were.
     requests: VecDeque<Request>,
     answers: Vec<Result<Response, Error>>,
-    sent: Option<Sent>,
     patience: Patience,
     failure: Option<Error>,
-}
-
-#[derive(Clone, Copy)]
-enum Sent {
-    Patience,
-    Rows,
-    Keyed,
 }
 
 /// The session's `lock_timeout`.
@@ -96,7 +87,7 @@ where
     ) -> Self {
         let bulk = Bulk::new(tasks, max_payload);
         let (requests, answers) = (VecDeque::new(), Vec::new());
-        Self { bulk, channel, requests, answers, sent: None, patience: Patience::Unknown, failure: None }
+        Self { bulk, channel, requests, answers, patience: Patience::Unknown, failure: None }
     }
 
     /// Whether the first that is to be sent has to do with a key: that takes several statements.
@@ -108,18 +99,16 @@ where
     /// What to send next; nothing when it is over.
     pub(crate) fn next(&mut self) -> Option<Inside> {
         self.refill();
-        let (sent, inside) = match self.requests.front() {
-            _ if self.has_failed() => return None,
-            None if self.patience == Patience::Ours => (Sent::Patience, lock_timeout(LOCK_TIMEOUT, NO_LOCK_TIMEOUT)),
-            None => return None,
+        match self.requests.front() {
+            _ if self.has_failed() => None,
+            None if self.patience == Patience::Ours => Some(lock_timeout(LOCK_TIMEOUT, NO_LOCK_TIMEOUT)),
+            None => None,
             Some(Request::Keyed(_)) if self.patience == Patience::Unknown => {
-                (Sent::Patience, lock_timeout(NO_LOCK_TIMEOUT, LOCK_TIMEOUT))
+                Some(lock_timeout(NO_LOCK_TIMEOUT, LOCK_TIMEOUT))
             }
-            Some(Request::Keyed(_)) => (Sent::Keyed, self.keyed()),
-            Some(_) => (Sent::Rows, self.rows()?),
-        };
-        self.sent = Some(sent);
-        Some(inside)
+            Some(Request::Keyed(_)) => Some(self.keyed()),
+            Some(_) => self.rows(),
+        }
     }
 
     /// Asks for more when all that was asked for is answered. Where a task meets a pending job, its `merge` is called.
@@ -154,21 +143,21 @@ where
     }
 
     /// Takes the reply to what was sent last.
-    pub(crate) fn answered(&mut self, now: Instant, reply: Result<Reply, Fault>) {
-        match (self.sent.take(), reply) {
-            (_, Err(fault)) => self.failure = Some(failed(&fault)),
-            (Some(Sent::Patience), Ok(Reply::Changed(changed))) => {
+    pub(crate) fn answered(&mut self, reply: Result<Reply, Fault>) {
+        match reply {
+            Err(fault) => self.failure = Some(failed(&fault)),
+            Ok(Reply::Changed(changed)) => {
                 let ours = self.patience == Patience::Unknown && changed;
                 self.patience = if ours { Patience::Ours } else { Patience::Theirs };
             }
-            (Some(Sent::Rows), Ok(Reply::Enqueued(ids))) => {
+            Ok(Reply::Enqueued(ids)) => {
                 let ids = ids.into_iter().map(|new| new.id).collect();
                 self.answers.push(Ok(Response::Enqueued(ids)));
             }
-            (Some(Sent::Keyed), Ok(Reply::Keyed(answers))) => {
-                self.answers.extend(answers.into_iter().map(|answer| Ok(Response::Keyed(round(now, answer)))));
+            Ok(Reply::Keyed(answers)) => {
+                self.answers.extend(answers.into_iter().map(|answer| Ok(Response::Keyed(round(answer)))));
             }
-            (_, Ok(reply)) => self.failure = Some(failed(&Fault::malformed(format!("{reply:?} was not asked for")))),
+            Ok(reply) => self.failure = Some(failed(&Fault::malformed(format!("{reply:?} was not asked for")))),
         }
     }
 
@@ -220,11 +209,11 @@ fn lock_timeout(from: &'static str, to: &'static str) -> Inside {
 }
 
 /// Whoever has the key is waited for, so the answer is never that somebody is busy with it.
-fn round(until: Instant, answer: KeyedAnswer) -> Round {
+fn round(answer: KeyedAnswer) -> Round {
     match answer {
         KeyedAnswer::Stored { id, effect, .. } => Round::Stored(Enqueued { id: JobId(id), effect }),
-        KeyedAnswer::Changed(candidate) => Round::Changed { candidate, until },
-        KeyedAnswer::Busy => Round::Changed { candidate: None, until },
+        KeyedAnswer::Changed(candidate) => Round::Changed { candidate, until: None },
+        KeyedAnswer::Busy => Round::Changed { candidate: None, until: None },
     }
 }
 

@@ -73,7 +73,7 @@ fn candidate(payload: &str, carry: Option<&str>) -> Round {
 }
 
 fn changed(candidate: Option<Candidate>) -> Round {
-    Round::Changed { candidate, until: until() }
+    Round::Changed { candidate, until: Some(until()) }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the simulated clock has to start somewhere")]

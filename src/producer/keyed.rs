@@ -47,7 +47,8 @@ pub(crate) enum Round {
     /// There is another candidate than was expected, or none any more.
     Changed {
         candidate: Option<Candidate>,
-        until: Instant,
+        /// When the task is given up; `None`: whoever asks waits as long as it likes.
+        until: Option<Instant>,
     },
 }
 
@@ -243,7 +244,7 @@ impl Producer {
                     if candidate.is_some() {
                         self.keyed.turns.insert(it.key(), later(now, TURN));
                     }
-                    self.answer(it.id, Ok(Response::Keyed(Round::Changed { candidate, until: it.until })));
+                    self.answer(it.id, Ok(Response::Keyed(Round::Changed { candidate, until: Some(it.until) })));
                 }
                 KeyedAnswer::Busy => {
                     it.held_up = true;

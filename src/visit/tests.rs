@@ -29,11 +29,6 @@ fn visit(words: &[&str]) -> Visit<'static, Word, std::vec::IntoIter<Word>> {
     Visit::new(words, 1_000, Some("venturi".to_owned()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "some time or other")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 fn ids(count: i64) -> Reply {
     Reply::Enqueued((0..count).map(|id| NewId { id, due_in: None }).collect())
 }
@@ -70,7 +65,7 @@ fn a_job_without_a_key_is_one_statement() {
     let asked = visit.next();
     let Some(Inside::Enqueue(Enqueue { channel: Some(channel), .. })) = &asked else { panic!("{asked:?}") };
     assert_eq!(channel, "venturi");
-    visit.answered(now(), Ok(ids(1)));
+    visit.answered(Ok(ids(1)));
     assert!(visit.next().is_none() && !visit.has_failed());
     assert_eq!(visit.finish_one().unwrap().id, JobId(0));
 }
@@ -81,16 +76,16 @@ fn waiting_for_a_key_is_limited_unless_it_is_so_already() {
         let mut visit = visit(&["k:1"]);
         assert!(visit.has_key());
         assert!(matches!(visit.next(), Some(Inside::LockTimeout { from: NO_LOCK_TIMEOUT, to: LOCK_TIMEOUT })));
-        visit.answered(now(), Ok(Reply::Changed(was_unlimited)));
+        visit.answered(Ok(Reply::Changed(was_unlimited)));
         assert_eq!(keys(visit.next()), ["k"]);
-        visit.answered(now(), Ok(Reply::Keyed(vec![stored(5)])));
+        visit.answered(Ok(Reply::Keyed(vec![stored(5)])));
         let back = visit.next();
         assert_eq!(
             matches!(back, Some(Inside::LockTimeout { from: LOCK_TIMEOUT, to: NO_LOCK_TIMEOUT })),
             was_unlimited
         );
         if was_unlimited {
-            visit.answered(now(), Ok(Reply::Changed(true)));
+            visit.answered(Ok(Reply::Changed(true)));
         }
         assert!(visit.next().is_none());
         assert_eq!(visit.finish().unwrap()[0].id, JobId(5));
@@ -102,15 +97,15 @@ fn keys_are_taken_in_their_order_and_the_results_are_in_the_order_of_the_tasks()
     let words: Vec<String> = (0..150).rev().map(|nth| format!("{nth:03}:1")).collect();
     let mut visit = visit(&words.iter().map(String::as_str).chain(["plain"]).collect::<Vec<_>>());
     assert!(matches!(visit.next(), Some(Inside::Enqueue(_))));
-    visit.answered(now(), Ok(ids(1)));
+    visit.answered(Ok(ids(1)));
     visit.next();
-    visit.answered(now(), Ok(Reply::Changed(false)));
+    visit.answered(Ok(Reply::Changed(false)));
     let mut taken = Vec::new();
     for most in [100, 50] {
         let keys = keys(visit.next());
         assert_eq!(keys.len(), most);
         let answers = keys.iter().map(|key| stored(1_000 + key.parse::<i64>().unwrap()));
-        visit.answered(now(), Ok(Reply::Keyed(answers.collect())));
+        visit.answered(Ok(Reply::Keyed(answers.collect())));
         taken.extend(keys);
     }
     assert!(taken.is_sorted(), "{taken:?}");
@@ -123,9 +118,9 @@ fn keys_are_taken_in_their_order_and_the_results_are_in_the_order_of_the_tasks()
 fn a_task_that_meets_a_pending_job_decides_and_asks_again() {
     let mut visit = visit(&["k:new"]);
     visit.next();
-    visit.answered(now(), Ok(Reply::Changed(false)));
+    visit.answered(Ok(Reply::Changed(false)));
     visit.next();
-    visit.answered(now(), Ok(Reply::Keyed(vec![changed()])));
+    visit.answered(Ok(Reply::Keyed(vec![changed()])));
     let asked = visit.next();
     let Some(Inside::EnqueueKeyed(EnqueueKeyed { rows, .. })) = &asked else { panic!("{asked:?}") };
     let stance = rows[0].stance.as_ref().unwrap();
@@ -136,15 +131,15 @@ fn a_task_that_meets_a_pending_job_decides_and_asks_again() {
 fn a_merge_that_panics_ends_it_and_so_does_a_refusal() {
     let mut panics = visit(&["k:x"]);
     panics.next();
-    panics.answered(now(), Ok(Reply::Changed(true)));
+    panics.answered(Ok(Reply::Changed(true)));
     panics.next();
-    panics.answered(now(), Ok(Reply::Keyed(vec![changed()])));
+    panics.answered(Ok(Reply::Keyed(vec![changed()])));
     assert!(panics.next().is_none() && panics.has_failed(), "nothing is to be set back, for all is taken back");
     assert_eq!(panics.finish_one().unwrap_err().kind(), ErrorKind::Merge);
 
     let mut refused = visit(&["one", "k:two"]);
     refused.next();
-    refused.answered(now(), Err(Fault::link("closed")));
+    refused.answered(Err(Fault::link("closed")));
     assert!(refused.next().is_none() && refused.has_failed());
     let error = refused.finish().unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unknown, false));
@@ -154,6 +149,6 @@ fn a_merge_that_panics_ends_it_and_so_does_a_refusal() {
 fn a_reply_that_was_not_asked_for_is_an_error() {
     let mut visit = visit(&["one"]);
     visit.next();
-    visit.answered(now(), Ok(Reply::Done));
+    visit.answered(Ok(Reply::Done));
     assert!(visit.has_failed());
 }

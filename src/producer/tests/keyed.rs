@@ -162,7 +162,7 @@ fn a_later_round_has_no_more_time_than_the_first_has_left() {
     let mut desk = Desk::ready();
     desk.offer(1, "k");
     desk.reply(Reply::Keyed(vec![changed()]));
-    let Ok(Response::Keyed(Round::Changed { until, .. })) = desk.answers[&1] else { panic!() };
+    let Ok(Response::Keyed(Round::Changed { until: Some(until), .. })) = desk.answers[&1] else { panic!() };
     desk.pass(Duration::from_secs(9));
     let Request::Keyed(call) = keyed("k", Some(Decision::Keep)) else { unreachable!() };
     desk.tell(Input::Lost(desk.epoch, Fault::link("cut")));
@@ -178,7 +178,7 @@ fn who_decides_for_longer_than_the_call_may_is_told_so() {
     let mut desk = Desk::ready();
     desk.offer(1, "k");
     desk.reply(Reply::Keyed(vec![changed()]));
-    let Ok(Response::Keyed(Round::Changed { until, .. })) = desk.answers[&1] else { panic!() };
+    let Ok(Response::Keyed(Round::Changed { until: Some(until), .. })) = desk.answers[&1] else { panic!() };
     desk.pass(Duration::from_secs(11));
     let Request::Keyed(call) = keyed("k", Some(Decision::Keep)) else { unreachable!() };
     desk.tell(Input::Call(2, Request::Keyed(KeyedCall { until: Some(until), ..call })));
