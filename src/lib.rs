@@ -49,6 +49,7 @@ mod outcome;
 mod panic_boundary;
 mod prepared;
 mod producer;
+mod reading;
 mod recovery;
 mod registry;
 mod report;

@@ -7,18 +7,17 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::de::DeserializeOwned;
 use serde_json::value::to_raw_value;
 
 use crate::error::{Error, ErrorKind};
 use crate::merge::{Merge, Pending};
 use crate::panic_boundary::{Contained, guarded};
 use crate::producer::{KeyedCall, Request, Response, Round};
+use crate::reading::{Unreadable, read};
 use crate::statement::{Candidate, Decision, Found, KeyedJob, NewJob, NewJobs, Stance};
 use crate::submit::{Drawn, Held, checked};
 use crate::{Effect, Enqueued, JobId, Task};
@@ -305,15 +304,7 @@ impl<'a, T: Task> Offer<'a, T> {
 
 /// Decodes the pending job, or says why it cannot be read.
 fn pending<T: Task>(id: i64, found: Found) -> Result<Pending<T>, String> {
-    let task = guarded(|| decode::<T>("payload", &found.payload))??;
-    let carry = || found.carry.as_deref().map_or_else(|| Ok(T::Carry::default()), |carry| decode("carry", carry));
-    let carry = match guarded(carry).and_then(|carry| carry) {
-        Ok(carry) => carry,
-        Err(why) => {
-            drop(Contained::new(task));
-            return Err(why);
-        }
-    };
+    let (task, carry) = read::<T>(&found.payload, found.carry.as_deref()).map_err(Unreadable::into_text)?;
     Ok(Pending {
         id: JobId(id),
         task,
@@ -324,10 +315,6 @@ fn pending<T: Task>(id: i64, found: Found) -> Result<Pending<T>, String> {
         run_count: found.run_count.unsigned_abs(),
         failure_count: found.failure_count.unsigned_abs(),
     })
-}
-
-fn decode<D: DeserializeOwned>(what: impl Display, json: &str) -> Result<D, String> {
-    serde_json::from_str(json).map_err(|error| format!("cannot decode the {what}: {error}"))
 }
 
 fn miscounted() -> Error {

@@ -1,17 +1,17 @@
 //! The two halves of a run that are the same on a thread and in a future: decoding the job before the handler, and
 //! turning what the handler returned into a report after it.
 //!
-//! Both call user code, so both are called inside the panic boundary; and in here again, where a panic would unwind
+//! Both call user code, so both are called inside the panic boundary; and inside it again, where a panic would unwind
 //! through another value of the user's.
 #![deny(clippy::disallowed_methods)]
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::context::{Facts, Ties};
-use crate::job::{ClaimedJob, Json};
+use crate::job::ClaimedJob;
 use crate::panic_boundary::{Contained, guarded};
+use crate::reading::{Unreadable, read};
 use crate::report::{Report, Verdict};
 use crate::{Context, Outcome, Task, TaskError};
 
@@ -23,15 +23,13 @@ pub(crate) struct Prepared<T: Task> {
 
 /// Decodes payload and carry.
 pub(crate) fn prepare<T: Task>(job: &ClaimedJob, ties: Ties) -> Result<Prepared<T>, Report> {
-    let task: T = decode("payload", &job.payload)?;
-    let carry = guarded(|| job.carry.as_ref().map_or_else(|| Ok(T::Carry::default()), |json| decode("carry", json)));
-    let carry = match carry.unwrap_or_else(|panic| Err(Report::new(Verdict::Panicked(panic)))) {
-        Ok(carry) => carry,
-        Err(report) => {
-            drop(Contained::new(task));
-            return Err(report);
-        }
-    };
+    let carry = job.carry.as_deref().map(RawValue::get);
+    let (task, carry) = read::<T>(job.payload.get(), carry).map_err(|why| {
+        Report::new(match why {
+            Unreadable::Undecodable(text) => Verdict::Undecodable(text),
+            Unreadable::Panicked(text) => Verdict::Panicked(text),
+        })
+    })?;
     let facts = Facts {
         id: job.id,
         kind: T::KIND,
@@ -41,11 +39,6 @@ pub(crate) fn prepare<T: Task>(job: &ClaimedJob, ties: Ties) -> Result<Prepared<
         failure_count: job.failure_count,
     };
     Ok(Prepared { task, context: Context::new(facts, ties, carry) })
-}
-
-fn decode<D: DeserializeOwned>(what: &str, json: &Json) -> Result<D, Report> {
-    serde_json::from_str(json.get())
-        .map_err(|error| Report::new(Verdict::Undecodable(format!("cannot decode the {what}: {error}"))))
 }
 
 /// Turns what a handler returned into a report.
