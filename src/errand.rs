@@ -14,7 +14,7 @@ use crate::filter::{Cleanup, JobFilter, JobPage, JournalPage};
 use crate::job_info::{JobInfo, JobStatus};
 use crate::limits::MAX_PAGE;
 use crate::statement::{
-    Cancel, CancelAnswer, CleanupBatch, Find, Finding, FoundJobs, FoundJournal, Inquiry, Requeue, RequeueAnswer,
+    CancelAnswer, CleanupBatch, Find, Finding, FoundJobs, FoundJournal, Inquiry, RequeueAnswer, Touch,
 };
 use crate::stats::{PausedKind, Stats};
 use crate::task::check_kind;
@@ -92,7 +92,7 @@ fn switched(found: Finding) -> Option<bool> {
 
 pub(crate) fn cancel(id: JobId) -> Errand<CancelOutcome> {
     let statuses = vec![JobStatus::Pending, JobStatus::Claimed];
-    let inquiry = Inquiry::Cancel(Cancel { ids: vec![id.get()], statuses, patient: true });
+    let inquiry = Inquiry::Cancel(Touch { ids: vec![id.get()], statuses, patient: true });
     Errand::once(inquiry, |found| {
         let Finding::Cancelled(answers) = found else { return None };
         match answers.first()?.1 {
@@ -107,7 +107,7 @@ pub(crate) fn cancel(id: JobId) -> Errand<CancelOutcome> {
 
 pub(crate) fn requeue(id: JobId) -> Errand<RequeueOutcome> {
     let statuses = vec![JobStatus::Completed, JobStatus::Dead, JobStatus::Cancelled];
-    let inquiry = Inquiry::Requeue(Requeue { ids: vec![id.get()], statuses, patient: true });
+    let inquiry = Inquiry::Requeue(Touch { ids: vec![id.get()], statuses, patient: true });
     Errand::once(inquiry, |found| {
         let Finding::Requeued(answers) = found else { return None };
         match answers.first()?.1 {
@@ -144,10 +144,8 @@ pub(crate) fn jobs(filter: JobFilter) -> Result<Errand<JobPage>, Error> {
 }
 
 pub(crate) fn cancel_all(filter: JobFilter) -> Result<Errand<CancelledAll>, Error> {
-    let act =
-        |ids, statuses: &[JobStatus]| Inquiry::Cancel(Cancel { ids, statuses: statuses.to_vec(), patient: false });
     let walk = Walk::new(filter, &[JobStatus::Pending, JobStatus::Claimed])?;
-    Ok(Bulk { walk, act, tally: tally_cancelled, done: CancelledAll::default(), jobs: 0 }.look())
+    Ok(Bulk { walk, act: Inquiry::Cancel, tally: tally_cancelled, done: CancelledAll::default(), jobs: 0 }.look())
 }
 
 fn tally_cancelled(done: &mut CancelledAll, found: Finding) -> Option<u64> {
@@ -171,10 +169,8 @@ pub(crate) fn requeue_all(mut filter: JobFilter) -> Result<Errand<RequeuedAll>, 
     if filter.statuses.is_empty() {
         filter.statuses.push(JobStatus::Dead);
     }
-    let act =
-        |ids, statuses: &[JobStatus]| Inquiry::Requeue(Requeue { ids, statuses: statuses.to_vec(), patient: false });
     let walk = Walk::new(filter, &[JobStatus::Completed, JobStatus::Dead, JobStatus::Cancelled])?;
-    Ok(Bulk { walk, act, tally: tally_requeued, done: RequeuedAll::default(), jobs: 0 }.look())
+    Ok(Bulk { walk, act: Inquiry::Requeue, tally: tally_requeued, done: RequeuedAll::default(), jobs: 0 }.look())
 }
 
 fn tally_requeued(done: &mut RequeuedAll, found: Finding) -> Option<u64> {
@@ -314,7 +310,7 @@ impl Listing {
 /// Something that is done to all jobs that fit, batch by batch.
 struct Bulk<T> {
     walk: Walk,
-    act: fn(Vec<i64>, &[JobStatus]) -> Inquiry,
+    act: fn(Touch) -> Inquiry,
     /// Adds an answer up, and says of how many jobs it was.
     tally: fn(&mut T, Finding) -> Option<u64>,
     done: T,
@@ -342,9 +338,9 @@ impl<T: Send + 'static> Bulk<T> {
         if ids.is_empty() {
             return self.go_on(below);
         }
-        let inquiry = (self.act)(ids, &self.walk.statuses);
+        let touch = Touch { ids, statuses: self.walk.statuses.clone(), patient: false };
         Errand::Ask(
-            inquiry,
+            (self.act)(touch),
             Box::new(move |found| {
                 let found = found.map_err(|error| half_way(self.jobs, &error))?;
                 self.jobs += (self.tally)(&mut self.done, found).ok_or_else(unfit)?;

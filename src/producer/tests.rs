@@ -13,7 +13,7 @@ use crate::job::RunId;
 use crate::job_info::JobStatus;
 use crate::migration::latest;
 use crate::statement::{
-    Cancel, CancelAnswer, Finding, Inquiry, NewId, NewJob, NewJobs, Numbers, Recover, Recovered, StaleRow,
+    CancelAnswer, Finding, Inquiry, NewId, NewJob, NewJobs, Numbers, Recover, Recovered, StaleRow, Touch,
 };
 
 /// A producer with its clock, its answers and the statement in flight.
@@ -498,7 +498,7 @@ fn inquire(desk: &mut Desk, id: CallId, inquiry: Inquiry) {
 }
 
 fn cancel(patient: bool) -> Inquiry {
-    Inquiry::Cancel(Cancel { ids: vec![7], statuses: vec![JobStatus::Pending, JobStatus::Claimed], patient })
+    Inquiry::Cancel(Touch { ids: vec![7], statuses: vec![JobStatus::Pending, JobStatus::Claimed], patient })
 }
 
 fn cancelled(answer: CancelAnswer) -> Reply {

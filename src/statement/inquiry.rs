@@ -22,8 +22,8 @@ pub(crate) enum Inquiry {
     },
     Stats,
     PausedKinds,
-    Cancel(Cancel),
-    Requeue(Requeue),
+    Cancel(Touch),
+    Requeue(Touch),
     PauseKind(String),
     ResumeKind(String),
     Cleanup(CleanupBatch),
@@ -47,17 +47,9 @@ pub(crate) struct Find {
     pub(crate) content: bool,
 }
 
+/// Jobs to which something is done.
 #[derive(Clone, Debug)]
-pub(crate) struct Cancel {
-    pub(crate) ids: Vec<i64>,
-    /// Which states may be touched.
-    pub(crate) statuses: Vec<JobStatus>,
-    /// A busy row is no answer for whoever asks.
-    pub(crate) patient: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Requeue {
+pub(crate) struct Touch {
     pub(crate) ids: Vec<i64>,
     /// Which statuses may be touched.
     pub(crate) statuses: Vec<JobStatus>,
@@ -84,8 +76,8 @@ impl Inquiry {
             Self::Journal { job, after, most } => (Text::Journal, vec![param(*job), param(*after), param(*most)]),
             Self::Stats => (Text::Stats, Vec::new()),
             Self::PausedKinds => (Text::PausedKinds, Vec::new()),
-            Self::Cancel(cancel) => (Text::Cancel, cancel.params()),
-            Self::Requeue(requeue) => return requeue.commands(),
+            Self::Cancel(touch) => (Text::Cancel, cancel(touch)),
+            Self::Requeue(touch) => return requeue(touch),
             Self::PauseKind(kind) => (Text::PauseKind, vec![param(kind)]),
             Self::ResumeKind(kind) => (Text::ResumeKind, vec![param(kind)]),
             Self::Cleanup(batch) => (Text::Cleanup, batch.params()),
@@ -110,8 +102,7 @@ impl Inquiry {
     /// Whether a busy row is no answer.
     pub(crate) fn is_patient(&self) -> bool {
         match self {
-            Self::Cancel(cancel) => cancel.patient,
-            Self::Requeue(requeue) => requeue.patient,
+            Self::Cancel(touch) | Self::Requeue(touch) => touch.patient,
             _ => false,
         }
     }
@@ -163,26 +154,22 @@ impl Find {
     }
 }
 
-impl Cancel {
-    fn params(&self) -> Vec<Param<'_>> {
-        let may = |status| param(self.statuses.contains(&status));
-        vec![param(&self.ids), may(JobStatus::Pending), may(JobStatus::Claimed)]
-    }
-}
-
-impl Requeue {
-    /// The locks on dedup keys first, in a statement of their own: the second one must see what their last holders did.
-    fn commands(&self) -> Vec<Command<'_>> {
-        let locks = Command::new(Text::LockKeys, vec![param(&self.ids)]);
-        let requeue = Command::new(Text::Requeue, vec![param(&self.ids), codes(&self.statuses)]);
-        vec![locks, requeue]
-    }
-}
-
 impl CleanupBatch {
     fn params(&self) -> Vec<Param<'_>> {
         vec![param(self.status.code()), param(seconds(self.age)), param(self.from), param(self.most)]
     }
+}
+
+fn cancel(touch: &Touch) -> Vec<Param<'_>> {
+    let may = |status| param(touch.statuses.contains(&status));
+    vec![param(&touch.ids), may(JobStatus::Pending), may(JobStatus::Claimed)]
+}
+
+/// The locks on dedup keys first, in a statement of their own: the second one must see what their last holders did.
+fn requeue(touch: &Touch) -> Vec<Command<'_>> {
+    let locks = Command::new(Text::LockKeys, vec![param(&touch.ids)]);
+    let requeue = Command::new(Text::Requeue, vec![param(&touch.ids), codes(&touch.statuses)]);
+    vec![locks, requeue]
 }
 
 fn cancellations<'a>(worker: &'a str, runs: &[RunId]) -> Vec<Param<'a>> {

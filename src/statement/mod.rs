@@ -19,7 +19,7 @@ use tokio_postgres::Row;
 
 pub(crate) use copy::{CopyJobs, Encoded};
 pub(crate) use finding::{CancelAnswer, Deleted, Finding, FoundJobs, FoundJournal, RequeueAnswer};
-pub(crate) use inquiry::{Cancel, CleanupBatch, Find, Inquiry, Requeue};
+pub(crate) use inquiry::{CleanupBatch, Find, Inquiry, Touch};
 pub(crate) use inside::Inside;
 pub(crate) use keyed::{Candidate, Decision, EnqueueKeyed, Found, KeyedAnswer, KeyedJob, Stance};
 pub(crate) use param::{Param, Parameter, typed};

@@ -7,7 +7,7 @@ const ENDS: [JobStatus; 3] = [JobStatus::Completed, JobStatus::Dead, JobStatus::
 
 fn cancel(db: &mut Db, ids: &[i64]) -> Vec<CancelAnswer> {
     let statuses = BOTH.to_vec();
-    match db.inquire(Inquiry::Cancel(Cancel { ids: ids.to_vec(), statuses, patient: true })) {
+    match db.inquire(Inquiry::Cancel(Touch { ids: ids.to_vec(), statuses, patient: true })) {
         Finding::Cancelled(answers) => answers.into_iter().map(|(_, answer)| answer).collect(),
         other => panic!("{other:?}"),
     }
@@ -15,7 +15,7 @@ fn cancel(db: &mut Db, ids: &[i64]) -> Vec<CancelAnswer> {
 
 fn requeue(db: &mut Db, ids: &[i64]) -> Vec<RequeueAnswer> {
     let statuses = ENDS.to_vec();
-    match db.inquire(Inquiry::Requeue(Requeue { ids: ids.to_vec(), statuses, patient: true })) {
+    match db.inquire(Inquiry::Requeue(Touch { ids: ids.to_vec(), statuses, patient: true })) {
         Finding::Requeued(answers) => answers.into_iter().map(|(_, answer)| answer).collect(),
         other => panic!("{other:?}"),
     }
@@ -86,7 +86,7 @@ fn jobs_that_do_not_exist_or_are_not_meant_are_left_alone() {
     let pending_two = db.enqueue_one("b");
     let statuses = vec![JobStatus::Pending];
     let ids = vec![pending_two, running, -7, i64::MIN, i64::MAX, pending_two];
-    let asked = Inquiry::Cancel(Cancel { ids, statuses, patient: false });
+    let asked = Inquiry::Cancel(Touch { ids, statuses, patient: false });
     let Finding::Cancelled(answers) = db.inquire(asked) else { panic!("another answer") };
     let of = |id: i64| answers.iter().filter(|(job, _)| *job == id).map(|(_, answer)| *answer).collect::<Vec<_>>();
     assert_eq!(of(pending_two), [CancelAnswer::Cancelled], "named twice, answered once");

@@ -107,7 +107,7 @@ fn a_window_that_ends_in_one_table_hides_nothing_of_the_other() {
     let mut db = Db::new();
     let ids = db.enqueue((0..20).map(|_| job("a")).collect());
     let statuses = vec![JobStatus::Pending];
-    db.inquire(Inquiry::Cancel(Cancel { ids: ids[..10].to_vec(), statuses, patient: false }));
+    db.inquire(Inquiry::Cancel(Touch { ids: ids[..10].to_vec(), statuses, patient: false }));
     let mut seen = Vec::new();
     let mut below = i64::MAX;
     loop {
@@ -234,7 +234,7 @@ fn inquiries() -> Vec<(&'static str, Inquiry, i64)> {
         let statuses = filter.statuses_among(&all);
         Inquiry::Find(Find { look, most: 101, ..find(filter, &statuses) })
     };
-    let requeue = Requeue { ids: vec![1_000, 2_000], statuses: vec![JobStatus::Dead], patient: true };
+    let requeue = Touch { ids: vec![1_000, 2_000], statuses: vec![JobStatus::Dead], patient: true };
     let old = |status| Inquiry::Cleanup(CleanupBatch { status, age: 3_600.0, from: f64::NEG_INFINITY, most: 100 });
     vec![
         ("a job", Inquiry::Job(77), 4),
@@ -245,7 +245,7 @@ fn inquiries() -> Vec<(&'static str, Inquiry, i64)> {
         ("a journal", Inquiry::Journal { job: 77, after: 0, most: 1_000 }, 10),
         ("the counts", Inquiry::Stats, 3_200),
         ("the paused kinds", Inquiry::PausedKinds, 1),
-        ("cancelling", Inquiry::Cancel(Cancel { ids: vec![77, 1_000_005], statuses: all.to_vec(), patient: true }), 20),
+        ("cancelling", Inquiry::Cancel(Touch { ids: vec![77, 1_000_005], statuses: all.to_vec(), patient: true }), 20),
         ("requeueing", Inquiry::Requeue(requeue), 40),
         ("deleting completed jobs", old(JobStatus::Completed), 700),
         ("deleting dead jobs", old(JobStatus::Dead), 700),

@@ -59,10 +59,10 @@ fn control(db: &mut Db, id: i64) {
     let found = db.inquire(Inquiry::Find(find(JobFilter::new(), &JobStatus::ALL)));
     assert!(matches!(found, Finding::Jobs(jobs) if !jobs.jobs.is_empty()));
     let both = vec![JobStatus::Pending, JobStatus::Claimed];
-    let cancelled = db.inquire(Inquiry::Cancel(Cancel { ids: vec![id], statuses: both, patient: true }));
+    let cancelled = db.inquire(Inquiry::Cancel(Touch { ids: vec![id], statuses: both, patient: true }));
     assert!(matches!(&cancelled, Finding::Cancelled(all) if all[0].1 == CancelAnswer::Cancelled), "{cancelled:?}");
     let ended = vec![JobStatus::Cancelled];
-    let requeued = db.inquire(Inquiry::Requeue(Requeue { ids: vec![id], statuses: ended, patient: true }));
+    let requeued = db.inquire(Inquiry::Requeue(Touch { ids: vec![id], statuses: ended, patient: true }));
     assert!(
         matches!(&requeued, Finding::Requeued(all) if matches!(all[0].1, RequeueAnswer::Requeued(_))),
         "{requeued:?}"
