@@ -89,6 +89,7 @@ pub(crate) fn encode_all(kinds: &[&str], due_in: Duration, cancelled: &[i64]) ->
 }
 
 /// The text that says only that these running jobs were asked to end.
+#[cfg(test)]
 pub(crate) fn encode_cancelled(cancelled: &[i64]) -> String {
     encode_all(&[], MAX_DELAY, cancelled)
 }

@@ -30,15 +30,14 @@ impl Producer {
     pub(super) fn inquired(&mut self, now: Instant, asked: Asked, found: Finding) {
         if asked.inquiry.is_patient() && found.is_busy() {
             self.parked.push((later(now, BUSY_RETRY), asked.again()));
-        } else if self.note_news(&asked.inquiry, &found) {
-            self.stored.push((asked.id, Response::Found(found)));
         } else {
-            self.answer(asked.id, Ok(Response::Found(found)));
+            self.note_news(&asked.inquiry, &found);
+            self.conclude(asked.id, Response::Found(found));
         }
     }
 
-    /// Notes what workers have to be told of; says whether that is anything.
-    fn note_news(&mut self, inquiry: &Inquiry, found: &Finding) -> bool {
+    /// Notes what workers have to be told of.
+    fn note_news(&mut self, inquiry: &Inquiry, found: &Finding) {
         match found {
             Finding::Cancelled(answers) => {
                 let requested = answers.iter().filter(|(_, answer)| *answer == CancelAnswer::Requested);
@@ -59,7 +58,6 @@ impl Producer {
             }
             _ => {}
         }
-        self.has_news()
     }
 
     pub(super) fn inquiry_failed(&mut self, now: Instant, asked: Asked, fault: &Fault) {

@@ -8,9 +8,11 @@ use crate::statement::Statement;
 use crate::time::seconds;
 
 use super::Producer;
+use super::call::{CallId, Response};
 
 impl Producer {
-    /// One notification for everything stored since the last: kinds that are ready, else those that will be due.
+    /// One notification for everything stored since the last: kinds that are ready, else those that will be due, else
+    /// none in anybody's lifetime.
     pub(super) fn notification(&mut self) -> Statement {
         let soonest = self.due.values().copied().fold(f64::INFINITY, f64::min);
         let due_in = if self.ready.is_empty() { seconds(soonest) } else { Duration::ZERO };
@@ -18,16 +20,20 @@ impl Producer {
         kinds.extend(std::mem::take(&mut self.due).into_keys());
         let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
         let cancelled: Vec<i64> = std::mem::take(&mut self.cancelled).into_iter().collect();
-        let payload = if kinds.is_empty() && !cancelled.is_empty() {
-            notification::encode_cancelled(&cancelled)
-        } else {
-            notification::encode_all(&kinds, due_in, &cancelled)
-        };
+        let payload = notification::encode_all(&kinds, due_in, &cancelled);
         Statement::Notify { channel: self.channel.clone(), payload }
     }
 
-    /// Whether there is anything that workers have to be told of.
-    pub(super) fn has_news(&self) -> bool {
+    /// Answers, once workers have been told if there is anything to tell.
+    pub(super) fn conclude(&mut self, id: CallId, response: Response) {
+        if self.has_news() {
+            self.stored.push((id, response));
+        } else {
+            self.answer(id, Ok(response));
+        }
+    }
+
+    fn has_news(&self) -> bool {
         !self.ready.is_empty() || !self.due.is_empty() || !self.cancelled.is_empty()
     }
 

@@ -24,7 +24,7 @@ impl Producer {
     pub(super) fn found_stale(&mut self, id: CallId, done: RecoveredStale, rows: Vec<StaleRow>) {
         let recovery = |row| recovery::decide(row, Backoff::default(), DEFAULT_JITTER, DEFAULT_BACKSTOP);
         if rows.is_empty() {
-            self.stored.push((id, Response::Recovered(done)));
+            self.conclude(id, Response::Recovered(done));
         } else {
             self.recovery = Some((id, done, rows.into_iter().map(recovery).collect()));
         }
@@ -42,7 +42,7 @@ impl Producer {
             }
         }
         if nothing {
-            self.stored.push((id, Response::Recovered(done)));
+            self.conclude(id, Response::Recovered(done));
         } else {
             self.recovery = Some((id, done, Vec::new()));
         }

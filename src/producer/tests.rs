@@ -391,6 +391,15 @@ fn expired_claims_are_recovered_pass_by_pass_with_their_failures_counted() {
 }
 
 #[test]
+fn a_recovery_that_has_put_nothing_back_tells_nobody() {
+    let mut desk = Desk::ready();
+    desk.tell(Input::Call(1, Request::RecoverStale));
+    desk.reply(Reply::Stale(Vec::new()));
+    assert!(desk.in_flight.is_none());
+    assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Recovered(RecoveredStale::default()));
+}
+
+#[test]
 fn many_rows_are_copied_under_numbers_that_were_reserved() {
     let mut desk = Desk::ready();
     desk.enqueue_many(1, COPY_FROM);
