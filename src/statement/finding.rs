@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Json as AsJson;
 
-use crate::job::{Json, RunId};
+use crate::job::RunId;
 use crate::job_info::{JobInfo, JobStatus};
 use crate::journal::{JournalEntry, JournalEvent};
 use crate::stats::{KindStats, PausedKind, Stats};
-use crate::{JobId, Priority, time};
+use crate::{JobId, time};
 
 use super::inquiry::Inquiry;
-use super::reply::{ReadError, count, each, get, journal_entry, only, run_id};
+use super::reply::{ReadError, count, each, get, journal_entry, json, only, priority, run_id, unsigned};
 
 /// The answer to an inquiry.
 #[derive(Debug)]
@@ -110,13 +109,11 @@ pub(super) fn read(inquiry: &Inquiry, results: &[Vec<Row>]) -> Result<Finding, R
 
 fn job(row: &Row) -> Result<JobInfo, ReadError> {
     let status: &str = get(row, "status")?;
-    let code: i16 = get(row, "priority")?;
     let outcome: Option<&str> = get(row, "outcome")?;
-    let json = |name| get::<Option<AsJson<Json>>>(row, name).map(|json| json.map(|json| json.0));
     Ok(JobInfo {
         id: JobId(get(row, "id")?),
         kind: get(row, "kind")?,
-        priority: Priority::from_code(code).ok_or_else(|| ReadError::new(format!("priority is {code}")))?,
+        priority: priority(get::<i16>(row, "priority")?.into())?,
         status: JobStatus::from_word(status).ok_or_else(|| ReadError::new(format!("status is {status}")))?,
         created_at: get(row, "created_at")?,
         due_at: get(row, "visible_at")?,
@@ -129,15 +126,10 @@ fn job(row: &Row) -> Result<JobInfo, ReadError> {
         dedup_key: get(row, "dedup_key")?,
         outcome: outcome.and_then(JournalEvent::from_word),
         note: get(row, "note")?,
-        payload: json("payload")?,
-        carry: json("carry")?,
-        attachment: json("attachment")?,
+        payload: json(row, "payload")?,
+        carry: json(row, "carry")?,
+        attachment: json(row, "attachment")?,
     })
-}
-
-fn unsigned(row: &Row, name: &str) -> Result<u32, ReadError> {
-    let value: i32 = get(row, name)?;
-    u32::try_from(value).map_err(|_| ReadError::new(format!("{name} is {value}")))
 }
 
 fn jobs(rows: &[Row]) -> Result<FoundJobs, ReadError> {

@@ -12,7 +12,7 @@ use crate::job::Json;
 use crate::{Effect, Priority};
 
 use super::Param;
-use super::reply::{ReadError, Reply, each, get};
+use super::reply::{ReadError, Reply, each, get, json, payload, priority};
 use super::request::{NewJob, column, seconds};
 
 #[derive(Clone, Debug)]
@@ -161,14 +161,10 @@ fn candidate(row: &Row) -> Result<Option<Candidate>, ReadError> {
 }
 
 fn found(row: &Row) -> Result<Found, ReadError> {
-    let payload: Option<AsJson<Json>> = get(row, "found_payload")?;
-    let carry: Option<AsJson<Json>> = get(row, "found_carry")?;
-    let code: i32 = get(row, "found_priority")?;
-    let priority = i16::try_from(code).ok().and_then(Priority::from_code);
     Ok(Found {
-        payload: payload.ok_or_else(|| ReadError::new("there is no payload"))?.0.get().to_owned(),
-        carry: carry.map(|carry| carry.0.get().to_owned()),
-        priority: priority.ok_or_else(|| ReadError::new(format!("the priority {code}")))?,
+        payload: payload(row, "found_payload")?.get().to_owned(),
+        carry: json(row, "found_carry")?.map(|carry| carry.get().to_owned()),
+        priority: priority(get(row, "found_priority")?)?,
         created_at: get(row, "found_created_at")?,
         visible_at: get(row, "found_visible_at")?,
         run_count: get(row, "found_run_count")?,

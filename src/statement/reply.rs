@@ -220,18 +220,15 @@ fn claimed(rows: &[Row]) -> ClaimReply {
 }
 
 fn claimed_job(id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {
-    let code: i16 = get(row, "priority")?;
-    let payload: Option<AsJson<Json>> = get(row, "payload")?;
-    let carry: Option<AsJson<Json>> = get(row, "carry")?;
     Ok(ClaimedJob {
         id,
         kind: get(row, "kind")?,
-        priority: Priority::from_code(code).ok_or_else(|| ReadError::new(format!("the priority {code}")))?,
+        priority: priority(get::<i16>(row, "priority")?.into())?,
         created_at: get(row, "created_at")?,
         visible_at: get(row, "visible_at")?,
         failure_count: get(row, "failure_count")?,
-        payload: payload.ok_or_else(|| ReadError::new("there is no payload"))?.0,
-        carry: carry.map(|carry| carry.0),
+        payload: payload(row, "payload")?,
+        carry: json(row, "carry")?,
     })
 }
 
@@ -322,14 +319,14 @@ pub(super) fn history(rows: &[Row]) -> Result<Reply, ReadError> {
 }
 
 pub(super) fn journal_entry(row: &Row) -> Result<JournalEntry, ReadError> {
-    let (run, event): (i32, i16) = (get(row, "run_no")?, get(row, "event")?);
+    let event: i16 = get(row, "event")?;
     Ok(JournalEntry {
-        run_count: u32::try_from(run).map_err(|_| ReadError::new(format!("run_no is {run}")))?,
+        run_count: unsigned(row, "run_no")?,
         at: get(row, "at")?,
         event: JournalEvent::from_code(event).ok_or_else(|| ReadError::new(format!("event is {event}")))?,
         claimed_by: get(row, "claimed_by")?,
         note: get(row, "note")?,
-        attachment: get::<Option<AsJson<Json>>>(row, "attachment")?.map(|json| json.0),
+        attachment: json(row, "attachment")?,
     })
 }
 
@@ -356,6 +353,25 @@ pub(super) fn run_id(row: &Row) -> Result<RunId, ReadError> {
 pub(super) fn count(row: &Row, name: &str) -> Result<u64, ReadError> {
     let count: i64 = get(row, name)?;
     u64::try_from(count).map_err(|_| ReadError::new(format!("{name} is {count}")))
+}
+
+pub(super) fn unsigned(row: &Row, name: &str) -> Result<u32, ReadError> {
+    let value: i32 = get(row, name)?;
+    u32::try_from(value).map_err(|_| ReadError::new(format!("{name} is {value}")))
+}
+
+pub(super) fn priority(code: i32) -> Result<Priority, ReadError> {
+    let priority = i16::try_from(code).ok().and_then(Priority::from_code);
+    priority.ok_or_else(|| ReadError::new(format!("the priority {code}")))
+}
+
+/// Only a row that a bug or a person has spoilt has none.
+pub(super) fn payload(row: &Row, name: &str) -> Result<Json, ReadError> {
+    json(row, name)?.ok_or_else(|| ReadError::new("there is no payload"))
+}
+
+pub(super) fn json(row: &Row, name: &str) -> Result<Option<Json>, ReadError> {
+    Ok(get::<Option<AsJson<Json>>>(row, name)?.map(|json| json.0))
 }
 
 /// `infinity` is an instant that never comes, so there is nothing to wait for.
