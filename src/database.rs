@@ -201,9 +201,7 @@ impl Database {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn listen_on(mut self, dsn: &str) -> Result<Self, Error> {
-        let mut config = Self::new(dsn)?.config;
-        self.config.get_connect_timeout().map(|timeout| config.connect_timeout(*timeout));
-        self.direct = Some(Box::new(config));
+        self.direct = Some(Box::new(Self::new(dsn)?.config));
         Ok(self)
     }
 
@@ -226,11 +224,7 @@ impl Database {
     /// Clamped to 10 ms … 1 hour.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        let timeout = timeout.clamp(MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT);
-        self.config.connect_timeout(timeout);
-        if let Some(direct) = &mut self.direct {
-            direct.connect_timeout(timeout);
-        }
+        self.config.connect_timeout(timeout.clamp(MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT));
         self
     }
 
@@ -257,6 +251,7 @@ impl Database {
         let mut watched = self.clone();
         if let Some(direct) = watched.direct.take() {
             watched.config = *direct;
+            self.config.get_connect_timeout().map(|timeout| watched.config.connect_timeout(*timeout));
             watched.pooled = false;
         }
         watched

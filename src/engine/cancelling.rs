@@ -63,11 +63,15 @@ impl Engine {
     /// The look that is due.
     pub(super) fn next_cancellations(&mut self) -> Option<(Statement, Purpose)> {
         let named = std::mem::take(&mut self.cancelling.named);
-        let of_named = self.runs.iter().filter(|(id, run)| named.contains(&id.job) && run.work == Work::Going);
-        let runs: Vec<RunId> = of_named.filter(|(_, run)| run.row == Row::Held).map(|(id, _)| id).collect();
+        let of_named = named.into_iter().flat_map(|job| self.runs.of_job(job));
+        let held = of_named.filter(|(_, run)| run.work == Work::Going && run.row == Row::Held);
+        let runs: Vec<RunId> = held.map(|(id, _)| id).collect();
+        if runs.is_empty() {
+            return None;
+        }
         let worker = self.rules.worker.clone();
         let statement = Statement::Inquiry(Inquiry::Cancellations { worker, runs: runs.clone() });
-        (!runs.is_empty()).then_some((statement, Purpose::Cancellations(runs)))
+        Some((statement, Purpose::Cancellations(runs)))
     }
 
     pub(super) fn cancellations_failed(&mut self, runs: &[RunId]) {

@@ -6,6 +6,7 @@
 //! completed in transactions of their own, whose rows are gone without being lost.
 #![deny(clippy::disallowed_methods)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::purpose::Purpose;
@@ -108,12 +109,13 @@ impl Engine {
     pub(super) fn renewed(&mut self, now: Instant, asked: &[RunId], renewed: &[(RunId, bool)]) {
         self.leases.failing = false;
         let mut missed = false;
+        let renewed: BTreeMap<RunId, bool> = renewed.iter().copied().collect();
         for id in asked {
-            let found = renewed.iter().find(|(other, _)| other == id);
+            let found = renewed.get(id);
             let Some(run) = self.runs.get(*id) else { continue };
             // A read must confirm that its claim is lost.
             missed |= found.is_none() && run.row == Row::Held;
-            if found.is_some_and(|(_, cancel)| *cancel) {
+            if found.is_some_and(|cancel| *cancel) {
                 self.outbox.push_back(Output::Cancel(*id, CancelReason::Requested));
             }
         }
@@ -171,10 +173,11 @@ impl Engine {
     /// No claim and no settlement of ours is in flight: they share the link that this read came from.
     pub(super) fn reconciled(&mut self, now: Instant, rows: &[(RunId, bool)]) {
         self.leases.doubt_no_more();
-        let (completed, held): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, completed)| *completed);
-        let [completed, held] = [completed, held].map(|rows| rows.into_iter().map(|(id, _)| id).collect::<Vec<_>>());
-        for id in &completed {
-            if let Some(run) = self.runs.get_mut(*id).filter(|run| run.row == Row::Held) {
+        let mut held = BTreeSet::new();
+        for (id, completed) in rows {
+            if !completed {
+                held.insert(*id);
+            } else if let Some(run) = self.runs.get_mut(*id).filter(|run| run.row == Row::Held) {
                 run.row = Row::Completed;
             }
         }
@@ -183,11 +186,11 @@ impl Engine {
         for id in lost {
             self.claim_lost(now, id);
         }
-        for id in &held {
-            let ours = self.runs.get(*id).is_some_and(|run| run.row != Row::Gone) || self.settling.holds(*id);
+        for id in held {
+            let ours = self.runs.get(id).is_some_and(|run| run.row != Row::Gone) || self.settling.holds(id);
             if !ours {
                 self.observe(Event::Orphan { job: id.job, run: id.run });
-                self.release_unknown(*id, None, "the reply to its claim was lost");
+                self.release_unknown(id, None, "the reply to its claim was lost");
             }
         }
     }
@@ -212,7 +215,7 @@ impl Engine {
         if going {
             self.outbox.push_back(Output::Cancel(id, CancelReason::ClaimLost));
         }
-        let kind = self.rule(kind).map_or("", |rule| rule.kind);
+        let kind = self.kind_name(Some(kind));
         self.observe(Event::ClaimLost { job: id.job, run: id.run, kind });
         self.free(id);
     }

@@ -270,4 +270,9 @@ impl Engine {
     fn kind_index(&self, kind: &str) -> Option<usize> {
         self.rules.kind_index(kind)
     }
+
+    /// For those who are told; empty if the kind is none of ours.
+    fn kind_name(&self, kind: Option<usize>) -> &'static str {
+        kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind)
+    }
 }

@@ -22,8 +22,7 @@ pub(super) enum Purpose {
     Pulse,
     Ask(RunId, Ask),
     Cancellations(Vec<RunId>),
-    /// At most so many jobs.
-    Sweep(i32),
+    Sweep,
 }
 
 /// What an exchange carried.
@@ -60,7 +59,7 @@ impl Purpose {
             Self::Pulse => "pulse",
             Self::Ask(..) => "ask",
             Self::Cancellations(_) => "cancellations",
-            Self::Sweep(_) => "cleanup",
+            Self::Sweep => "cleanup",
         }
     }
 }

@@ -118,8 +118,12 @@ impl Runs {
 
     /// Whether a run of this job, of whatever number, still holds a slot.
     pub(super) fn hold(&self, job: i64) -> bool {
+        self.of_job(job).next().is_some()
+    }
+
+    pub(super) fn of_job(&self, job: i64) -> impl Iterator<Item = (RunId, &Run)> {
         let of_job = RunId { job, run: i32::MIN }..=RunId { job, run: i32::MAX };
-        self.runs.range(of_job).next().is_some()
+        self.runs.range(of_job).map(|(id, run)| (*id, run))
     }
 
     pub(super) fn of_kind(&self, kind: usize) -> usize {

@@ -112,13 +112,10 @@ impl Settling {
         std::mem::take(&mut self.results).into_iter().map(|(id, pending)| (id, pending.kind)).collect()
     }
 
-    /// Whether it does for these to hear which are accepted. What a fault or a silence leaves open is asked in full.
+    /// Whether it does for these to hear which are accepted. What a fault or a silence leaves open is asked in full, and
+    /// so is what a handler says that it has stored by itself: what is sent for it is a failure, never a completion.
     fn may_be_brief(&self, rows: &[Settlement]) -> bool {
-        let plain = |row: &Settlement| {
-            let pending = self.results.get(&row.id);
-            row.outcome == Ending::Completed && pending.is_some_and(|it| !matches!(it.tally, Tally::Confirmed))
-        };
-        !self.thorough && rows.iter().all(plain)
+        !self.thorough && rows.iter().all(|row| row.outcome == Ending::Completed)
     }
 
     fn succeeded(&mut self) {
@@ -144,7 +141,7 @@ impl Engine {
             self.extend_giving_up(now);
         }
         if report.verdict == Verdict::Discarded && self.is_running() {
-            let kind = self.rule(kind).map_or("", |rule| rule.kind);
+            let kind = self.kind_name(Some(kind));
             self.observe(Event::SpawnerLost { job: id.job, run: id.run, kind });
             self.spawner_discarded(now);
         } else if report.verdict == Verdict::NotStarted && self.is_running() {
@@ -330,7 +327,7 @@ impl Engine {
     fn completed_itself(&mut self, id: RunId) {
         let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
         self.report.settled += 1;
-        let kind = kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind);
+        let kind = self.kind_name(kind);
         let RunId { job, run } = id;
         if !matches!(tally, Tally::Confirmed) {
             self.report.overruled += 1;
@@ -378,7 +375,7 @@ impl Engine {
     }
 
     fn late_result(&mut self, id: RunId, kind: Option<usize>) {
-        let kind = kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind);
+        let kind = self.kind_name(kind);
         self.report.late += 1;
         self.observe(Event::LateResult { job: id.job, run: id.run, kind });
     }

@@ -193,7 +193,7 @@ impl Engine {
     }
 
     fn leave(&mut self, id: RunId, kind: Option<usize>, reason: LeftReason) {
-        let kind = kind.and_then(|kind| self.rule(kind)).map_or("", |rule| rule.kind);
+        let kind = self.kind_name(kind);
         self.report.left_claimed.push(LeftClaimed { job: crate::JobId(id.job), kind, reason });
         let reason = if reason == LeftReason::NotStopped { "not stopped" } else { "not stored" };
         self.observe(Event::LeftClaimed { job: id.job, run: id.run, kind, reason });

@@ -88,14 +88,15 @@ impl Engine {
         }
         self.sweeping.next_at.take_if(|at| *at <= now)?;
         let batch = self.sweeping.batch()?;
-        let most = batch.most;
-        Some((Statement::Inquiry(Inquiry::Cleanup(batch)), Purpose::Sweep(most)))
+        Some((Statement::Inquiry(Inquiry::Cleanup(batch)), Purpose::Sweep))
     }
 
-    pub(super) fn swept(&mut self, now: Instant, most: i32, deleted: Deleted) {
+    pub(super) fn swept(&mut self, now: Instant, deleted: Deleted) {
         let sweeping = &mut self.sweeping;
+        // As much as was asked for: no other batch has been sent since.
+        let full = deleted.jobs >= u64::from(sweeping.most.unsigned_abs());
         sweeping.most = sweeping.most.saturating_mul(2).min(BATCH);
-        match deleted.reached.filter(|_| deleted.jobs >= u64::from(most.unsigned_abs())) {
+        match deleted.reached.filter(|_| full) {
             Some(reached) => {
                 sweeping.from = reached;
                 sweeping.next_at = Some(later(now, BREATH));

@@ -107,7 +107,7 @@ impl Engine {
             Purpose::Notify => self.watching.announcement_failed(),
             Purpose::Ask(id, ask) => self.ask_failed(id, ask, fault),
             Purpose::Cancellations(runs) => self.cancellations_failed(&runs),
-            Purpose::Sweep(_) => self.sweep_failed(now),
+            Purpose::Sweep => self.sweep_failed(now),
         }
     }
 
@@ -135,7 +135,7 @@ impl Engine {
             (Purpose::Notify, Reply::Done) | (Purpose::Pulse, Reply::Version { .. }) => {}
             (Purpose::Ask(_, ask), reply) => self.ask_answered(ask, reply),
             (Purpose::Cancellations(_), Reply::Inquiry(Finding::Cancellations(runs))) => self.cancel_runs(&runs),
-            (Purpose::Sweep(most), Reply::Inquiry(Finding::Deleted(deleted))) => self.swept(now, most, deleted),
+            (Purpose::Sweep, Reply::Inquiry(Finding::Deleted(deleted))) => self.swept(now, deleted),
             (purpose, _) => debug_assert!(false, "the reply fits the statement: {purpose:?}"),
         }
     }
