@@ -52,7 +52,7 @@ use serde_json::{Value, json};
 
 use probes::{Prepared, Probe};
 use situations::{Situation, Sizes};
-use support::numbers::{median, microseconds, rounded};
+use support::numbers::{median, median_ratio, microseconds, rounded};
 use support::options::Options;
 use support::output::Head;
 use support::server::Server;
@@ -155,11 +155,10 @@ impl<'a> Series<'a> {
         self.cases.iter().map(print).collect()
     }
 
-    /// The median of the ratios within each round.
     fn ratio(&self, case: &Case<'_>) -> f64 {
         let same = |it: &&Case<'_>| it.probe == case.probe && it.situation.name == Situation::BASELINE;
         let theirs = self.cases.iter().find(same).into_iter().flat_map(|it| &it.rounds);
-        median(case.rounds.iter().zip(theirs).map(|(ours, theirs)| ours / theirs))
+        median_ratio(&case.rounds, theirs)
     }
 }
 

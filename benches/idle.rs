@@ -28,21 +28,20 @@ mod cluster;
 mod support;
 
 use std::process::ExitCode;
-use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use venturi::Database;
 
 use support::front::{Foreign, Front, Lab, Running, Spec};
 use support::meter::Meter;
-use support::numbers::{cell, median, rounded};
+use support::numbers::{cell, median, median_ratio, rounded};
 use support::options::Options;
 use support::output::Head;
 use support::reference::{self, Reference};
 use support::server::Server;
-use support::{Result, each_on_a_thread, process};
+use support::{Result, at_once, process};
 
 const SCHEMA: &str = "idle";
 /// Long enough for a worker to have looked at everything once.
@@ -216,21 +215,9 @@ fn rate<P>(
     connect: impl Fn() -> Result<P> + Sync,
     one: impl Fn(&mut P) -> Result<i64> + Sync,
 ) -> Result<f64> {
-    let start = Barrier::new(producers);
-    let spans = each_on_a_thread(producers, |_| {
-        let producer = connect();
-        // The others wait for this one, whether it is connected or not.
-        start.wait();
-        let mut producer = producer?;
-        let began = Instant::now();
-        for _ in 0..jobs / producers {
-            one(&mut producer)?;
-        }
-        Ok((began, Instant::now()))
-    })?;
-    let began = spans.iter().map(|(began, _)| *began).min().ok_or("nobody enqueues")?;
-    let ended = spans.iter().map(|(_, ended)| *ended).max().ok_or("nobody enqueues")?;
-    Ok((jobs / producers * producers) as f64 / (ended - began).as_secs_f64())
+    let each = jobs / producers;
+    let time = at_once(producers, each, connect, |producer| one(producer).map(drop))?;
+    Ok((each * producers) as f64 / time.as_secs_f64())
 }
 
 /// Workers with nothing to do.
@@ -266,7 +253,7 @@ impl Enqueueing {
         let rate = median(self.rates.iter().copied());
         let to = |wanted: &dyn Fn(&Self) -> bool| {
             let theirs = all.iter().find(|it| wanted(it)).into_iter().flat_map(|it| &it.rates);
-            median(self.rates.iter().zip(theirs).map(|(ours, theirs)| ours / theirs))
+            median_ratio(&self.rates, theirs)
         };
         let to_reference = to(&|it| it.front.is_none());
         let to_silence = to(&|it| it.front == self.front && !it.workers);

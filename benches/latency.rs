@@ -42,7 +42,7 @@ use venturi::Submit;
 use party::{Party, Sent, Source, Who};
 use support::Result;
 use support::front::{Front, Lab, Spec, Tick};
-use support::numbers::{Spread, median, milliseconds, rounded};
+use support::numbers::{Spread, median_ratio, milliseconds, rounded};
 use support::options::Options;
 use support::output::Head;
 use support::server::Server;
@@ -251,6 +251,6 @@ impl Series {
     fn ratio(&self, case: &Case) -> f64 {
         let reference = self.cases.iter().find(|it| it.load == case.load && it.who == Who::Reference);
         let theirs = reference.into_iter().flat_map(|it| &it.rounds);
-        median(case.rounds.iter().zip(theirs).map(|(ours, theirs)| ours / theirs))
+        median_ratio(&case.rounds, theirs)
     }
 }

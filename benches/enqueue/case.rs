@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::Result;
+use crate::support::nothing::PAYLOAD;
 use crate::support::options::Options;
-
-pub(crate) const PAYLOAD: usize = 185;
 
 #[derive(Debug)]
 pub(crate) struct Settings {

@@ -1,45 +1,18 @@
 //! Enqueueing by hand, and with either front-end.
 
-use std::sync::Barrier;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_lite::future::block_on;
 use postgres::binary_copy::BinaryCopyInWriter;
 use postgres::types::{Json, ToSql, Type};
 use postgres::{Client, Statement};
-use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use venturi::{Database, Task, r#async, blocking};
 
-use crate::case::{Case, PAYLOAD, Settings, Way};
-use crate::support::Result;
+use crate::case::{Case, Settings, Way};
+use crate::support::nothing::Nothing;
 use crate::support::server::Server;
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Nothing {
-    text: String,
-}
-
-impl Task for Nothing {
-    const KIND: &'static str = "nothing";
-    type Carry = ();
-}
-
-impl Nothing {
-    fn new() -> Self {
-        Self { text: "x".repeat(PAYLOAD - r#"{"text":""}"#.len()) }
-    }
-}
-
-/// The planner settings of the queue's own connections.
-const SESSION: &str = "
-SET plan_cache_mode = force_generic_plan;
-SET enable_seqscan = off;
-SET enable_bitmapscan = off;
-SET enable_hashjoin = off;
-SET enable_mergejoin = off;
-SET jit = off;";
+use crate::support::{Result, at_once, session};
 
 /// Both schemas, and one who listens to them.
 pub(crate) fn prepare(server: &Server, settings: &Settings) -> Result<Client> {
@@ -78,14 +51,14 @@ fn database(server: &Server, case: Case) -> Result<Database> {
 /// The time in which all producers made their calls.
 pub(crate) fn measure(server: &Server, case: Case, way: Way, calls: usize) -> Result<Duration> {
     match way {
-        Way::Insert | Way::Copy => at_once(case.producers, calls, || Hand::new(server, case, way), Hand::call),
+        Way::Insert | Way::Copy => warmed_up(case, calls, || Hand::new(server, case, way), Hand::call),
         Way::Blocking => {
             let queue = blocking::Queue::builder(&database(server, case)?).notify(case.notify).connect()?;
             let call = |queue: &mut blocking::Queue| match case.rows {
                 1 => Ok(queue.enqueue(Nothing::new()).map(drop)?),
                 rows => check(rows, queue.enqueue_many((0..rows).map(|_| Nothing::new()))?.len()),
             };
-            at_once(case.producers, calls, || Ok(queue.clone()), call)
+            warmed_up(case, calls, || Ok(queue.clone()), call)
         }
         Way::Async => {
             let connecting = r#async::Queue::builder(&database(server, case)?).notify(case.notify).connect();
@@ -94,7 +67,7 @@ pub(crate) fn measure(server: &Server, case: Case, way: Way, calls: usize) -> Re
                 1 => Ok(block_on(queue.enqueue(Nothing::new())).map(drop)?),
                 rows => check(rows, block_on(queue.enqueue_many((0..rows).map(|_| Nothing::new())))?.len()),
             };
-            at_once(case.producers, calls, || Ok(queue.clone()), call)
+            warmed_up(case, calls, || Ok(queue.clone()), call)
         }
     }
 }
@@ -103,29 +76,15 @@ fn check(asked: usize, stored: usize) -> Result<()> {
     if asked == stored { Ok(()) } else { Err(format!("{stored} of {asked} jobs are stored").into()) }
 }
 
-/// Everybody makes one call that does not count, so that statements are prepared, and all begin together.
-fn at_once<P>(
-    producers: usize,
+/// Everybody makes one call that does not count, so that statements are prepared.
+fn warmed_up<P>(
+    case: Case,
     calls: usize,
     make: impl Fn() -> Result<P> + Sync,
     call: impl Fn(&mut P) -> Result<()> + Sync,
 ) -> Result<Duration> {
-    let start = Barrier::new(producers);
-    let work = || {
-        let ready = make().and_then(|mut producer| call(&mut producer).map(|()| producer));
-        start.wait();
-        let mut producer = ready?;
-        let began = Instant::now();
-        (0..calls).try_for_each(|_| call(&mut producer))?;
-        Ok((began, Instant::now()))
-    };
-    let times: Vec<(Instant, Instant)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..producers).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().map_err(|_| "a producer panicked")?).collect::<Result<_>>()
-    })?;
-    let began = times.iter().map(|(began, _)| *began).min();
-    let ended = times.iter().map(|(_, ended)| *ended).max();
-    Ok(began.zip(ended).map(|(began, ended)| ended - began).ok_or("nobody enqueued")?)
+    let ready = || make().and_then(|mut producer| call(&mut producer).map(|()| producer));
+    at_once(case.producers, calls, ready, &call)
 }
 
 /// What one would write for speed.
@@ -139,8 +98,7 @@ struct Hand {
 
 impl Hand {
     fn new(server: &Server, case: Case, way: Way) -> Result<Self> {
-        let mut client = server.connect()?;
-        client.batch_execute(SESSION)?;
+        let mut client = session::open(server)?;
         let table = format!("{}.live", case.schema());
         let store = client.prepare(&match way {
             Way::Copy => format!("COPY {table} (kind, priority, payload) FROM STDIN (FORMAT binary)"),

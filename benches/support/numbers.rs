@@ -14,6 +14,14 @@ pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     f64::midpoint(lower, upper)
 }
 
+/// The median of the ratios within each round.
+pub(crate) fn median_ratio<'a>(
+    ours: impl IntoIterator<Item = &'a f64>,
+    theirs: impl IntoIterator<Item = &'a f64>,
+) -> f64 {
+    median(ours.into_iter().zip(theirs).map(|(ours, theirs)| ours / theirs))
+}
+
 /// Four digits behind the point. What is not a number, for want of a measurement, becomes `null` in JSON.
 pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 1e4).round() / 1e4

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::drain::PAYLOAD;
 use crate::support::Result;
+use crate::support::nothing::PAYLOAD;
 use crate::support::options::Options;
 
 /// A round that would probably end later than this is not begun.

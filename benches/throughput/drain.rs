@@ -11,42 +11,23 @@ use std::time::Duration;
 
 use futures_lite::future::block_on;
 use serde::{Deserialize, Serialize};
-use venturi::{CancellationToken, Context, Database, Outcome, Task, TaskError, r#async, blocking};
+use venturi::{CancellationToken, Context, Database, Outcome, TaskError, r#async, blocking};
 
 use super::cases::{Case, Who};
 use super::tally::{Tally, now};
+use crate::support::nothing::Nothing;
 use crate::support::reference::{self, Reference};
 use crate::support::server::Server;
 use crate::support::{Result, each_on_a_thread, process};
 
 pub(crate) const SCHEMA: &str = "throughput";
 
-/// Bytes of a payload's JSON text.
-pub(crate) const PAYLOAD: usize = 185;
 /// How many jobs go to a queue in one call.
 const AT_ONCE: usize = 1_000;
 /// How often a process looks whether there is something to say.
 const SAY_EVERY: Duration = Duration::from_millis(5);
 /// Memory is looked at when this part of the jobs is done, so that everything has been allocated once, and at the end.
 const WARM_AFTER: usize = 10;
-
-/// A job that does nothing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Nothing {
-    text: String,
-}
-
-impl Nothing {
-    fn new() -> Self {
-        let around = r#"{"text":""}"#.len();
-        Self { text: "x".repeat(PAYLOAD - around) }
-    }
-}
-
-impl Task for Nothing {
-    const KIND: &'static str = "nothing";
-    type Carry = ();
-}
 
 impl blocking::Handler<Tally> for Nothing {
     fn handle(&self, _context: &mut Context<()>, tally: &Tally) -> std::result::Result<Outcome, TaskError> {
