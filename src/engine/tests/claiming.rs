@@ -175,24 +175,20 @@ fn beside_an_old_snapshot(full_look: f64) -> (World, usize) {
     (world, node)
 }
 
-fn looks(world: &World, node: usize, name: &str) -> usize {
-    world.nodes[node].statements.iter().filter(|(_, it)| *it == name).count()
-}
-
 #[test]
 fn a_quick_look_is_never_bounded() {
     let (mut world, node) = beside_an_old_snapshot(0.004);
     world.run_until(S(10));
     assert!(world.all_finished());
-    assert_eq!(looks(&world, node, "claim_from") + looks(&world, node, "exchange_from"), 0);
+    assert_eq!(world.nodes[node].sent("claim_from") + world.nodes[node].sent("exchange_from"), 0);
 }
 
 #[test]
 fn slow_full_looks_take_a_tenth_of_the_time_and_one_comes_before_the_worker_sleeps() {
     let (mut world, node) = beside_an_old_snapshot(0.03);
     world.run_until(ms(900));
-    let full = looks(&world, node, "claim") + looks(&world, node, "exchange");
-    assert!(looks(&world, node, "exchange_from") > 100, "{:?}", world.nodes[node].statements);
+    let full = world.nodes[node].sent("claim") + world.nodes[node].sent("exchange");
+    assert!(world.nodes[node].sent("exchange_from") > 100, "{:?}", world.nodes[node].statements);
     assert!((2..=5).contains(&full), "{full} full looks in 0.9 s, with 0.3 s of rest between two");
     world.run_until(S(60));
     assert!(world.all_finished());
@@ -258,7 +254,7 @@ fn a_job_for_later_is_not_forgotten_for_an_answer_that_is_older_than_its_notific
         // Due in time to be asked about before the poll, which asks by a survey.
         let early = if question == "promote" { S(2) } else { S(600) };
         world.enqueue("a", Priority::Normal, early);
-        let asked = |world: &World| world.nodes[node].statements.iter().filter(|(_, name)| *name == question).count();
+        let asked = |world: &World| world.nodes[node].sent(question);
         let before = asked(&world);
         assert!(world.run_while(S(70), |world| asked(world) == before), "{question}");
         // The server has answered, and the answer is on its way.

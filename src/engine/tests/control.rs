@@ -11,11 +11,6 @@ use crate::{Priority, notification};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
-/// How often the node has sent this statement.
-fn sent(world: &World, node: usize, name: &str) -> usize {
-    world.nodes[node].statements.iter().filter(|(_, it)| *it == name).count()
-}
-
 /// A world with one worker that runs so many jobs until they are told to end.
 fn busy(jobs: usize) -> (World, usize, Vec<i64>) {
     let mut world = World::new(1);
@@ -36,7 +31,7 @@ fn a_running_job_that_is_cancelled_hears_of_it_at_once() {
     let told: Vec<_> = world.nodes[node].cancels.iter().map(|(_, id, reason)| (id.job, *reason)).collect();
     assert_eq!(told, [(ids[0], CancelReason::Requested)]);
     assert_eq!((world.entries("cancelled"), world.handlers(node)), (1, 2), "it paused, and so ends as cancelled");
-    assert_eq!((sent(&world, node, "cancellations"), sent(&world, node, "renew")), (1, 0));
+    assert_eq!((world.nodes[node].sent("cancellations"), world.nodes[node].sent("renew")), (1, 0));
     world.assert_sound();
 }
 
@@ -60,16 +55,16 @@ fn cancellations_that_come_together_are_looked_at_together() {
     }
     world.run_until(S(3));
     assert_eq!(world.entries("cancelled"), 8);
-    assert!(sent(&world, node, "cancellations") <= 2, "{}", sent(&world, node, "cancellations"));
+    assert!(world.nodes[node].sent("cancellations") <= 2, "{}", world.nodes[node].sent("cancellations"));
 }
 
 #[test]
 fn cancellations_too_many_to_name_are_looked_for_among_all_that_runs() {
     let (mut world, node, ids) = busy(4);
     assert!(world.server.request_cancel(ids[2]));
-    world.broadcast_text("v1;*;3153600000000;cancel=*");
+    world.broadcast("v1;*;3153600000000;cancel=*");
     world.run_until(S(3));
-    assert_eq!((world.entries("cancelled"), sent(&world, node, "cancellations")), (1, 1));
+    assert_eq!((world.entries("cancelled"), world.nodes[node].sent("cancellations")), (1, 1));
 }
 
 #[test]
@@ -79,7 +74,7 @@ fn cancellations_of_other_workers_cost_a_worker_nothing() {
     world.run_until(S(10));
     let before = [world.nodes[node].statements.len(), world.nodes[idle].statements.len()];
     for job in 1_000..1_050 {
-        world.broadcast_text(&notification::encode_cancelled(&[job]));
+        world.broadcast(&notification::encode_cancelled(&[job]));
     }
     world.run_until(S(12));
     assert_eq!([world.nodes[node].statements.len(), world.nodes[idle].statements.len()], before);
@@ -148,7 +143,7 @@ fn a_worker_deletes_nothing_unless_it_is_told_to() {
     let mut world = World::new(1);
     let node = world.add(config(2), vec![kind("a")]);
     world.run_until(S(600));
-    assert_eq!(sent(&world, node, "cleanup"), 0);
+    assert_eq!(world.nodes[node].sent("cleanup"), 0);
 }
 
 #[test]
@@ -157,7 +152,7 @@ fn a_sweep_goes_batch_by_batch_through_each_status_and_then_rests() {
     world.server.to_delete = 1_200;
     let node = world.add(sweeper(Cleanup::new().completed(S(60)).dead(S(3_600))), vec![kind("a")]);
     world.run_until(S(3));
-    assert_eq!(sent(&world, node, "cleanup"), 0, "not while it starts");
+    assert_eq!(world.nodes[node].sent("cleanup"), 0, "not while it starts");
     world.run_until(S(15));
     let sweeps = &world.server.sweeps;
     let wanted = [JobStatus::Completed, JobStatus::Completed, JobStatus::Completed, JobStatus::Dead];
@@ -179,7 +174,7 @@ fn sweeping_delays_no_claim() {
     world.server.to_delete = 1_000_000;
     let node = world.add(sweeper(Cleanup::new().completed(S(60))), vec![kind("a")]);
     world.run_until(S(15));
-    let before = sent(&world, node, "cleanup");
+    let before = world.nodes[node].sent("cleanup");
     assert!(before > 0);
     for _ in 0..50 {
         let now = world.time;
@@ -188,7 +183,7 @@ fn sweeping_delays_no_claim() {
         let started = world.starts.iter().find(|(_, run)| run.job == id).map(|(at, _)| *at - now);
         assert!(started.is_some_and(|took| took < ms(2)), "{started:?}");
     }
-    assert!(sent(&world, node, "cleanup") > before, "it goes on meanwhile");
+    assert!(world.nodes[node].sent("cleanup") > before, "it goes on meanwhile");
 }
 
 #[test]
@@ -210,7 +205,7 @@ fn a_sweep_that_fails_comes_back_smaller_and_later() {
     world.run_until(S(3));
     world.faults.refused = 1_000;
     world.run_until(S(300));
-    let failed = sent(&world, node, "cleanup");
+    let failed = world.nodes[node].sent("cleanup");
     assert!((2..=12).contains(&failed), "{failed} in five minutes");
     world.faults.refused = 0;
     world.run_until(S(600));

@@ -32,6 +32,13 @@ pub(super) struct Row {
     pub(super) cancel_requested: bool,
 }
 
+impl Row {
+    /// Whether this run of it is going on, and is this worker's.
+    fn is_of(&self, run: i32, worker: &str) -> bool {
+        self.run_count == run && matches!(&self.state, State::Claimed { by, .. } if by == worker)
+    }
+}
+
 /// An entry that ends a run: which run, whose, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -125,12 +132,7 @@ impl Server {
         match inquiry {
             Inquiry::Cancellations { worker, runs } => {
                 let asked = |id: &&RunId| self.live.get(&id.job).is_some_and(|row| row.cancel_requested);
-                let ours = |id: &&RunId| {
-                    let row = self.live.get(&id.job);
-                    row.is_some_and(|row| {
-                        row.run_count == id.run && matches!(&row.state, State::Claimed { by, .. } if **by == **worker)
-                    })
-                };
+                let ours = |id: &&RunId| self.live.get(&id.job).is_some_and(|row| row.is_of(id.run, worker));
                 Finding::Cancellations(runs.iter().filter(ours).filter(asked).copied().collect())
             }
             Inquiry::Cleanup(batch) => {
@@ -204,9 +206,7 @@ impl Server {
 
     fn settle_one(&mut self, worker: &str, it: &Settlement) -> Settled {
         let now = self.now;
-        let ours =
-            |row: &Row| row.run_count == it.id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
-        if !self.live.get(&it.id.job).is_some_and(ours) {
+        if !self.live.get(&it.id.job).is_some_and(|row| row.is_of(it.id.run, worker)) {
             let landed =
                 self.journal.iter().find(|entry| entry.id == it.id && entry.by == worker).map(|entry| entry.what);
             return match landed {
@@ -241,8 +241,7 @@ impl Server {
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> bool {
         let Some(row) = self.live.get_mut(&checkpoint.id.job) else { return false };
-        let ours = row.run_count == checkpoint.id.run
-            && matches!(&row.state, State::Claimed { by, .. } if **by == *checkpoint.worker);
+        let ours = row.is_of(checkpoint.id.run, &checkpoint.worker);
         if ours {
             row.carry = Some(checkpoint.carry.get().to_owned());
         }
@@ -332,14 +331,11 @@ impl Server {
         let now = self.now;
         let mut done = Vec::new();
         for (id, lease) in &renew.rows {
-            let Some(row) = self.live.get_mut(&id.job).filter(|_| !self.locked.contains(&id.job)) else { continue };
-            match &mut row.state {
-                State::Claimed { by, expires } if **by == *renew.worker && row.run_count == id.run => {
-                    *expires = now + Duration::from_secs_f64(*lease);
-                    done.push((*id, row.cancel_requested));
-                }
-                _ => {}
-            }
+            let ours = |row: &&mut Row| row.is_of(id.run, &renew.worker) && !self.locked.contains(&id.job);
+            let Some(row) = self.live.get_mut(&id.job).filter(ours) else { continue };
+            let expires = now + Duration::from_secs_f64(*lease);
+            row.state = State::Claimed { by: renew.worker.to_string(), expires };
+            done.push((*id, row.cancel_requested));
         }
         done
     }
@@ -359,9 +355,7 @@ impl Server {
     /// A handler's transaction that completes its job is committed; says whether the job was still the run's.
     pub(super) fn complete(&mut self, id: RunId, worker: &str) -> bool {
         self.locked.remove(&id.job);
-        let ours =
-            |row: &Row| row.run_count == id.run && matches!(&row.state, State::Claimed { by, .. } if by == worker);
-        if !self.live.get(&id.job).is_some_and(ours) {
+        if !self.live.get(&id.job).is_some_and(|row| row.is_of(id.run, worker)) {
             return false;
         }
         self.journal.push(Entry { id, by: worker.to_owned(), what: "completed" });

@@ -103,6 +103,11 @@ impl Node {
     pub(super) fn events(&self, wanted: fn(&Event) -> bool) -> usize {
         self.events.iter().filter(|event| wanted(event)).count()
     }
+
+    /// How often it has sent this statement.
+    pub(super) fn sent(&self, name: &str) -> usize {
+        self.statements.iter().filter(|(_, it)| *it == name).count()
+    }
 }
 
 type Action = Box<dyn FnOnce(&mut World)>;
@@ -434,7 +439,7 @@ impl World {
         }
     }
 
-    fn broadcast(&mut self, payload: &str) {
+    pub(super) fn broadcast(&mut self, payload: &str) {
         for node in 0..self.nodes.len() {
             let listening = self.nodes[node].connected.contains_key(&Link::Watch);
             if listening && !self.chance(self.faults.notification_lost) {
@@ -456,10 +461,6 @@ impl World {
             assert!(self.server.request_cancel(*job), "job {job} is running");
         }
         self.broadcast(&crate::notification::encode_cancelled(jobs));
-    }
-
-    pub(super) fn broadcast_text(&mut self, payload: &str) {
-        self.broadcast(payload);
     }
 
     pub(super) fn enqueue_many(&mut self, kind: &'static str, count: usize) {

@@ -18,8 +18,8 @@ fn left(db: &mut Db) -> [i64; 4] {
         .map(|table| db.value(&format!("SELECT count(*) FROM {{schema}}.{table}")))
 }
 
-#[test]
-fn a_completed_job_leaves_nothing_when_it_is_discarded() {
+/// A job with a large payload and a journal, in its second run.
+fn second_run() -> (Db, RunId) {
     let mut db = Db::new();
     let large = json(&format!("\"{}\"", "x".repeat(5_000)));
     let id = db.enqueue(vec![NewJob { payload: large, ..job("a") }])[0];
@@ -27,6 +27,12 @@ fn a_completed_job_leaves_nothing_when_it_is_discarded() {
     db.settle_one(ME, bare(first, Ending::Retried));
     let second = db.claim_one(ME, id);
     assert_eq!(left(&mut db), [1, 0, 1, 1]);
+    (db, second)
+}
+
+#[test]
+fn a_completed_job_leaves_nothing_when_it_is_discarded() {
+    let (mut db, second) = second_run();
     assert_eq!(answers(&mut db, vec![bare(second, Ending::Completed)]), [Settled::Accepted]);
     assert_eq!(left(&mut db), [0; 4]);
     assert_eq!(answers(&mut db, vec![bare(second, Ending::Completed)]), [Settled::Landed], "its reply was lost");
@@ -47,13 +53,7 @@ fn what_did_not_complete_is_kept() {
 
 #[test]
 fn a_brief_settlement_discards_payload_and_journal_too() {
-    let mut db = Db::new();
-    let large = json(&format!("\"{}\"", "x".repeat(5_000)));
-    let id = db.enqueue(vec![NewJob { payload: large, ..job("a") }])[0];
-    let first = db.claim_one(ME, id);
-    db.settle_one(ME, bare(first, Ending::Retried));
-    let second = db.claim_one(ME, id);
-    assert_eq!(left(&mut db), [1, 0, 1, 1]);
+    let (mut db, second) = second_run();
     db.ask(&brief(vec![bare(second, Ending::Completed)], true));
     assert_eq!(left(&mut db), [0; 4]);
 }
