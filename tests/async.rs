@@ -34,32 +34,16 @@ mod slow {
     crate::suite::bodies!(slow);
 }
 
-macro_rules! executors {
-    ($($(#[$doc:meta])* $name:ident: $executor:ident, $hands:ident, $which:ident;)*) => {
-        $(
-            $(#[$doc])*
-            mod $name {
-                fn front() -> crate::Async {
-                    let mount = crate::suite::mount!();
-                    crate::Async { mount, executor: crate::Executor::$executor, hands: crate::Hands::$hands }
-                }
-
-                crate::suite::bodies!($which);
-            }
-        )*
-    };
-}
-
-executors! {
-    tokio_threads_spawning: TokioThreads, Spawned, all;
-    tokio_threads: TokioThreads, Inside, brief;
-    tokio_current_spawning: TokioCurrent, Spawned, brief;
-    tokio_current: TokioCurrent, Inside, all;
-    smol_spawning: Smol, Spawned, all;
-    smol: Smol, Inside, brief;
-    bare: Bare, Inside, all;
+async_front::executors! {
+    tokio_threads_spawning: TokioThreads, Spawned, crate::suite::bodies!(all);
+    tokio_threads: TokioThreads, Inside, crate::suite::bodies!(brief);
+    tokio_current_spawning: TokioCurrent, Spawned, crate::suite::bodies!(brief);
+    tokio_current: TokioCurrent, Inside, crate::suite::bodies!(all);
+    smol_spawning: Smol, Spawned, crate::suite::bodies!(all);
+    smol: Smol, Inside, crate::suite::bodies!(brief);
+    bare: Bare, Inside, crate::suite::bodies!(all);
     /// Each run on a thread of its own.
-    bare_spawning: Bare, Spawned, brief;
+    bare_spawning: Bare, Spawned, crate::suite::bodies!(brief);
     /// Blocking handlers of an async worker.
-    bare_blocking: Bare, Threads, brief;
+    bare_blocking: Bare, Threads, crate::suite::bodies!(brief);
 }

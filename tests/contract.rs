@@ -9,7 +9,6 @@ mod suite;
 use std::fs;
 use std::path::Path;
 
-use async_front::{Async, Executor, Hands};
 use blocking_front::Blocking;
 
 macro_rules! both {
@@ -60,22 +59,6 @@ mod threads {
     threads!();
 }
 
-macro_rules! executors {
-    ($($(#[$doc:meta])* $name:ident: $executor:ident, $hands:ident, $which:ident!();)*) => {
-        $(
-            $(#[$doc])*
-            mod $name {
-                fn front() -> crate::Async {
-                    let mount = crate::suite::mount!();
-                    crate::Async { mount, executor: crate::Executor::$executor, hands: crate::Hands::$hands }
-                }
-
-                $which!();
-            }
-        )*
-    };
-}
-
 macro_rules! futures_only {
     () => {
         crate::suite::bodies! { tests: contract: [
@@ -89,7 +72,7 @@ macro_rules! futures_only {
     };
 }
 
-executors! {
+async_front::executors! {
     futures_on_tokio: TokioThreads, Spawned, futures!();
     futures_on_smol: Smol, Spawned, futures!();
     futures_inside: Bare, Inside, futures!();

@@ -6,7 +6,6 @@ mod async_front;
 mod blocking_front;
 mod suite;
 
-use async_front::{Async, Executor, Hands};
 use blocking_front::Blocking;
 
 macro_rules! pooling {
@@ -20,19 +19,6 @@ macro_rules! pooling {
     };
 }
 
-macro_rules! executors {
-    ($($name:ident: $executor:ident, $hands:ident;)*) => {
-        $(mod $name {
-            fn front() -> crate::Async {
-                let mount = crate::suite::mount!();
-                crate::Async { mount, executor: crate::Executor::$executor, hands: crate::Hands::$hands }
-            }
-
-            pooling!();
-        })*
-    };
-}
-
 mod threads {
     fn front() -> crate::Blocking {
         crate::Blocking { mount: crate::suite::mount!(), inside_tokio: false }
@@ -41,9 +27,9 @@ mod threads {
     pooling!();
 }
 
-executors! {
-    tokio: TokioThreads, Spawned;
-    tokio_current: TokioCurrent, Inside;
-    smol: Smol, Inside;
-    bare: Bare, Inside;
+async_front::executors! {
+    tokio: TokioThreads, Spawned, pooling!();
+    tokio_current: TokioCurrent, Inside, pooling!();
+    smol: Smol, Inside, pooling!();
+    bare: Bare, Inside, pooling!();
 }

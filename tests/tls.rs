@@ -21,20 +21,6 @@ macro_rules! encryption {
     };
 }
 
-macro_rules! executors {
-    ($($name:ident: $executor:ident, $hands:ident;)*) => {
-        $(mod $name {
-            fn front() -> crate::async_front::Async {
-                let mount = crate::suite::mount!();
-                let executor = crate::async_front::Executor::$executor;
-                crate::async_front::Async { mount, executor, hands: crate::async_front::Hands::$hands }
-            }
-
-            encryption!();
-        })*
-    };
-}
-
 mod threads {
     fn front() -> crate::blocking_front::Blocking {
         crate::blocking_front::Blocking { mount: crate::suite::mount!(), inside_tokio: false }
@@ -43,9 +29,9 @@ mod threads {
     encryption!();
 }
 
-executors! {
-    tokio: TokioThreads, Spawned;
-    tokio_current: TokioCurrent, Inside;
-    smol: Smol, Inside;
-    bare: Bare, Inside;
+async_front::executors! {
+    tokio: TokioThreads, Spawned, encryption!();
+    tokio_current: TokioCurrent, Inside, encryption!();
+    smol: Smol, Inside, encryption!();
+    bare: Bare, Inside, encryption!();
 }

@@ -107,6 +107,25 @@ impl Async {
     }
 }
 
+/// Mounts bodies on executors: for each a module of its own, which has a function `front`.
+macro_rules! executors {
+    ($($(#[$doc:meta])* $name:ident: $executor:ident, $hands:ident, $bodies:item)*) => {
+        $(
+            $(#[$doc])*
+            mod $name {
+                fn front() -> crate::async_front::Async {
+                    let mount = crate::suite::mount!();
+                    let executor = crate::async_front::Executor::$executor;
+                    crate::async_front::Async { mount, executor, hands: crate::async_front::Hands::$hands }
+                }
+
+                $bodies
+            }
+        )*
+    };
+}
+pub(crate) use executors;
+
 impl Front for Async {
     fn handlers(&self) -> Handlers {
         if self.hands == Hands::Threads { Handlers::Threads } else { Handlers::Futures }
