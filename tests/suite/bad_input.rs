@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use venturi::{Database, Error, ErrorKind};
 
-use super::front::{Front, QueueSpec, WorkerSpec};
+use super::front::{Front, QueueSpec, WorkerSpec, refusals};
 use super::place;
 use super::probe::{Kind, Step, job};
 use super::stage::Stage;
@@ -18,12 +18,7 @@ fn elsewhere(change: impl FnOnce(&mut tokio_postgres::Config) -> &mut tokio_post
 
 /// The one error that worker, queue and migration agree on.
 fn refused(front: &dyn Front, database: &Database) -> Error {
-    let running = front
-        .start(&WorkerSpec::default(), database.clone(), Default::default())
-        .expect("building connects to nothing");
-    let worker = running.end_within(super::PATIENCE).expect_err("the worker is refused");
-    let queue = front.connect(database).err().expect("the queue is refused");
-    let migration = front.migrate(database).expect_err("the migration is refused");
+    let [migration, queue, worker] = refusals(front, database);
     assert_eq!([worker.kind(), queue.kind()], [migration.kind(); 2], "{worker}; {queue}; {migration}");
     assert!(!worker.is_retryable());
     migration

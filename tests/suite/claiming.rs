@@ -13,8 +13,6 @@ use super::place::eventually;
 use super::probe::{Kind, Step, job};
 use super::stage::Stage;
 
-const LONG_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
-
 pub(crate) fn a_job_runs_once_and_completes(front: &dyn Front) {
     let stage = Stage::new(front);
     let worker = stage.work(&WorkerSpec::default());
@@ -83,7 +81,7 @@ pub(crate) fn a_worker_with_one_slot_is_strictly_serial(front: &dyn Front) {
 pub(crate) fn a_worker_fills_its_slots_and_claims_no_more(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.enqueue_many(Kind::Plain, (0..5).map(|nth| job(format!("{nth}")).waiting(&format!("gate {nth}"))));
-    stage.work(&WorkerSpec { concurrency: Some(3), poll_max: LONG_POLL, ..WorkerSpec::default() });
+    stage.work(&WorkerSpec { concurrency: Some(3), ..WorkerSpec::without_polls() });
     stage.wait_starts(3);
     assert_eq!(stage.place.number("SELECT count(*) FROM live WHERE state = 2"), 3);
     let first: BTreeSet<String> = stage.order().into_iter().collect();
@@ -122,8 +120,8 @@ pub(crate) fn a_kind_at_its_cap_leaves_its_jobs_pending_and_the_slots_to_others(
     let stage = Stage::new(front);
     let tight = job("tight").of(Kind::Other).with_priority(Priority::High).waiting("tight");
     let held = stage.enqueue_many(Kind::Other, (0..4).map(|_| tight.clone()));
-    let spec = WorkerSpec { kinds: vec![(Kind::Other, Some(2)), (Kind::Plain, None)], ..WorkerSpec::default() };
-    stage.work(&WorkerSpec { poll_max: LONG_POLL, ..spec });
+    let kinds = vec![(Kind::Other, Some(2)), (Kind::Plain, None)];
+    stage.work(&WorkerSpec { kinds, ..WorkerSpec::without_polls() });
     stage.wait_start("tight", 2);
     let others: Vec<i64> = (0..6).map(|nth| stage.enqueue(job(format!("free {nth}")))).collect();
     others.iter().for_each(|id| drop(stage.place.wait_status(*id, "completed")));
@@ -190,7 +188,7 @@ pub(crate) fn a_row_that_somebody_has_locked_keeps_nobody_waiting(front: &dyn Fr
     let mut session = stage.place.session();
     let mut transaction = session.transaction().expect("a transaction");
     transaction.query("SELECT 1 FROM live WHERE id = $1 FOR UPDATE", &[&locked]).expect("a lock");
-    stage.work(&WorkerSpec { poll_max: LONG_POLL, ..WorkerSpec::default() });
+    stage.work(&WorkerSpec::without_polls());
     stage.place.wait_status(free, "completed");
     assert_eq!(stage.starts("locked"), 0);
     transaction.rollback().expect("a roll-back");

@@ -177,7 +177,7 @@ pub(crate) fn a_worker_whose_server_hangs_ends_in_its_time_and_says_what_it_left
     let stage = Stage::new(front);
     let proxy = Proxy::start(&stage.place);
     let spec = WorkerSpec { abort_grace: Some(700 * MS), ..impatient() };
-    let worker = stage.keep(front.start(&spec, proxy.database(&stage.place), stage.lab.clone()).expect("a worker"));
+    let worker = stage.work_on(&spec, proxy.database(&stage.place));
     assert_left_behind(&stage, &worker, || {
         proxy.wire(0).mute();
         proxy.wire(1).mute();
@@ -423,7 +423,7 @@ pub(crate) fn a_release_whose_reply_was_lost_is_stored_once(front: &dyn Front) {
     let proxy = Proxy::start(&stage.place);
     // One slot, so that nothing else is asked of the server meanwhile.
     let spec = WorkerSpec { concurrency: Some(1), abort_grace: Some(Duration::from_secs(60)), ..impatient() };
-    let worker = stage.keep(front.start(&spec, proxy.database(&stage.place), stage.lab.clone()).expect("a worker"));
+    let worker = stage.work_on(&spec, proxy.database(&stage.place));
     // Once it has settled a run that did not complete, settling such takes one message and no reply.
     let warm_up = stage.enqueue(job("warm-up").run([Step::Fail("once".to_owned())]).run([Step::Complete]));
     stage.place.wait_status(warm_up, "completed");

@@ -13,11 +13,6 @@ use super::stage::Stage;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// So long that a test which needs a poll does not get it.
-fn without_polls() -> WorkerSpec {
-    WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
-}
-
 pub(crate) fn a_pending_job_is_cancelled_at_once(front: &dyn Front) {
     let stage = Stage::new(front);
     let ready = stage.enqueue(job("ready"));
@@ -40,7 +35,7 @@ pub(crate) fn a_pending_job_is_cancelled_at_once(front: &dyn Front) {
 
 pub(crate) fn a_running_job_hears_within_a_second_that_it_shall_end(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     let heeds = stage.enqueue(job("heeds").run([Step::Add(1), Step::WaitForSignal, Step::Pause(Duration::ZERO)]));
     stage.wait_start("heeds", 1);
     let before = Instant::now();
@@ -54,7 +49,7 @@ pub(crate) fn a_running_job_hears_within_a_second_that_it_shall_end(front: &dyn 
 
 pub(crate) fn a_job_that_completes_although_it_is_cancelled_is_completed(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     let completes = stage.enqueue(job("completes").run([Step::WaitForSignal, Step::Complete]));
     let fails = stage.enqueue(job("fails").run([Step::WaitForSignal, Step::Fail("no".to_owned())]));
     stage.wait_start("completes", 1);
@@ -85,7 +80,7 @@ pub(crate) fn a_job_whose_row_is_held_is_cancelled_when_it_is_free(front: &dyn F
 
 pub(crate) fn a_dead_job_that_is_requeued_runs_at_once_with_a_fresh_budget(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&WorkerSpec { backstop: Some(Some(1)), ..without_polls() });
+    stage.work_idle(&WorkerSpec { backstop: Some(Some(1)), ..WorkerSpec::without_polls() });
     let id = stage.enqueue(job("twice").run([Step::Add(5), Step::Fail("broken".to_owned())]).run([Step::Complete]));
     stage.place.wait_status(id, "dead");
     assert_eq!(stage.queue().requeue(id).expect("an answer"), RequeueOutcome::Requeued);
@@ -117,7 +112,10 @@ pub(crate) fn a_requeued_job_whose_key_is_taken_stays_as_it_is(front: &dyn Front
 pub(crate) fn a_paused_kind_waits_and_a_resumed_one_starts_at_once(front: &dyn Front) {
     let stage = Stage::new(front);
     let queue = stage.queue();
-    stage.work_idle(&WorkerSpec { kinds: vec![(Kind::Plain, None), (Kind::Other, None)], ..without_polls() });
+    stage.work_idle(&WorkerSpec {
+        kinds: vec![(Kind::Plain, None), (Kind::Other, None)],
+        ..WorkerSpec::without_polls()
+    });
     let running = stage.enqueue(job("running").waiting("gate"));
     stage.wait_start("running", 1);
     assert!(queue.pause_kind("plain").expect("an answer"));
@@ -144,20 +142,14 @@ pub(crate) fn a_paused_kind_waits_and_a_resumed_one_starts_at_once(front: &dyn F
 
 pub(crate) fn a_paused_kind_keeps_an_idle_worker_idle(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     stage.assert_works("warm-up");
     stage.queue().pause_kind("plain").expect("an answer");
     stage.enqueue(job("held"));
-    let begun = || {
-        stage.place.number(
-            "SELECT coalesce(max(extract(epoch FROM query_start) * 1000), 0)::int8 FROM pg_stat_activity \
-             WHERE application_name = current_schema()",
-        )
-    };
     eventually("the worker asks no more", || {
-        let before = begun();
+        let before = stage.place.last_statement();
         for_a_while(1_500 * MS, "a worker that looks again does so within a second");
-        (begun() == before).then_some(())
+        (stage.place.last_statement() == before).then_some(())
     });
 }
 
@@ -181,7 +173,7 @@ pub(crate) fn many_jobs_are_cancelled_and_requeued_by_filter(front: &dyn Front) 
 
 pub(crate) fn running_jobs_are_cancelled_by_filter(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     for nth in 0..3 {
         stage.enqueue(job(format!("{nth}")).run([Step::WaitForSignal, Step::Pause(Duration::ZERO)]));
     }

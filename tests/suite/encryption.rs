@@ -9,10 +9,10 @@ use rustls::{ClientConfig, RootCertStore};
 use venturi::{Database, Error, ErrorKind};
 
 use super::cluster::{Cluster, PASSWORD, USER};
-use super::front::{Front, WorkerSpec};
-use super::lab::Lab;
+use super::front::{Front, WorkerSpec, refusals};
 use super::place::{self, Place, eventually};
 use super::probe::{Kind, job};
+use super::stage::Stage;
 
 /// The name that the server's certificate is for, beside its address.
 const NAME: &str = "db.test";
@@ -50,8 +50,8 @@ impl Encrypted {
         Self { cluster, authority: authority.pem() }
     }
 
-    fn place(&self) -> Place {
-        Place::new(self.cluster.url())
+    fn stage<'a>(&self, front: &'a dyn Front) -> Stage<'a> {
+        Stage::bare(front, self.cluster.url())
     }
 
     /// A connection string for this server; `host` says where and by which name.
@@ -88,12 +88,12 @@ fn database(place: &Place, dsn: &str) -> Database {
     Database::new(dsn).and_then(|it| it.schema(&place.schema)).expect("a database")
 }
 
-fn complete_one(front: &dyn Front, place: &Place, database: &Database) {
-    front.migrate(database).expect("migrating");
-    let queue = front.connect(database).expect("connecting");
-    let worker = front.start(&WorkerSpec::default(), database.clone(), Arc::<Lab>::default()).expect("a worker");
+fn complete_one(stage: &Stage<'_>, database: &Database) {
+    stage.front.migrate(database).expect("migrating");
+    let queue = stage.front.connect(database).expect("connecting");
+    let worker = stage.work_on(&WorkerSpec::default(), database.clone());
     let id = queue.enqueue(job("a").with_filler(100_000)).expect("enqueueing").id.get();
-    place.wait_status(id, "completed");
+    stage.place.wait_status(id, "completed");
     worker.stop();
 }
 
@@ -115,79 +115,80 @@ fn assert_all_are_encrypted(place: &Place) {
 
 pub(crate) fn all_that_is_said_is_encrypted(front: &dyn Front) {
     let server = Encrypted::shared();
-    let place = server.place();
-    let dsn = server.dsn(&place, &format!("host={NAME} hostaddr=127.0.0.1 sslmode=require channel_binding=require"));
-    let database = database(&place, &dsn).tls(settings(server.trusted()));
+    let stage = server.stage(front);
+    let place = &stage.place;
+    let dsn = server.dsn(place, &format!("host={NAME} hostaddr=127.0.0.1 sslmode=require channel_binding=require"));
+    let database = database(place, &dsn).tls(settings(server.trusted()));
     front.migrate(&database).expect("migrating");
     let queue = front.connect(&database).expect("connecting");
-    let worker = front.start(&WorkerSpec::default(), database, Arc::<Lab>::default()).expect("a worker");
+    let worker = stage.work_on(&WorkerSpec::default(), database);
     let one = queue.enqueue(job("a").with_filler(300_000)).expect("enqueueing").id.get();
     place.wait_status(one, "completed");
-    assert_all_are_encrypted(&place);
+    assert_all_are_encrypted(place);
     queue.enqueue_many(Kind::Plain, (0..2_000).map(|nth| job(nth.to_string())).collect()).expect("enqueueing");
     place.wait_all_finished();
     // What was cut comes back encrypted.
     place.terminate(&place.backends("true"));
     let one = eventually("the queue works again", || queue.enqueue(job("b")).ok()).id.get();
     place.wait_status(one, "completed");
-    assert_all_are_encrypted(&place);
+    assert_all_are_encrypted(place);
     worker.stop();
-    place.clean_up();
 }
 
 pub(crate) fn a_preferred_encryption_is_used_where_the_server_has_it(front: &dyn Front) {
     let server = Encrypted::shared();
-    let place = server.place();
+    let stage = server.stage(front);
+    let place = &stage.place;
     for (mode, wanted) in [("prefer", 1), ("disable", 0)] {
-        let dsn = server.dsn(&place, &format!("host=127.0.0.1 sslmode={mode}"));
-        let database = database(&place, &dsn).tls(settings(server.trusted()));
+        let dsn = server.dsn(place, &format!("host=127.0.0.1 sslmode={mode}"));
+        let database = database(place, &dsn).tls(settings(server.trusted()));
         front.migrate(&database).expect("migrating");
         place.wait_no_backends();
         let queue = front.connect(&database).expect("connecting");
-        assert_eq!(encrypted(&place), (wanted, 1), "{mode}");
+        assert_eq!(encrypted(place), (wanted, 1), "{mode}");
         drop(queue);
         place.wait_no_backends();
     }
-    place.clean_up();
 }
 
 pub(crate) fn the_certificates_of_the_trusted_may_come_from_a_file(front: &dyn Front) {
     let server = Encrypted::shared();
-    let place = server.place();
+    let stage = server.stage(front);
+    let place = &stage.place;
     let file = server.cluster.folder().join(format!("{}.pem", place.schema));
     std::fs::write(&file, &server.authority).expect("a file");
-    let dsn = server.dsn(&place, &format!("host={NAME} hostaddr=127.0.0.1 sslmode=verify-full"));
-    let database = database(&place, &dsn).tls_root_file(&file).expect("a certificate");
-    complete_one(front, &place, &database);
-    place.clean_up();
+    let dsn = server.dsn(place, &format!("host={NAME} hostaddr=127.0.0.1 sslmode=verify-full"));
+    let database = database(place, &dsn).tls_root_file(&file).expect("a certificate");
+    complete_one(&stage, &database);
 }
 
 pub(crate) fn each_host_is_known_by_its_own_name(front: &dyn Front) {
     let server = Encrypted::shared();
-    let place = server.place();
+    let stage = server.stage(front);
+    let place = &stage.place;
     let two = format!("host=other.test,{NAME} hostaddr=127.0.0.1,127.0.0.1 sslmode=require");
     for hosts in [two.as_str(), "hostaddr=127.0.0.1 sslmode=require"] {
-        let database = database(&place, &server.dsn(&place, hosts)).tls(settings(server.trusted()));
-        complete_one(front, &place, &database);
+        let database = database(place, &server.dsn(place, hosts)).tls(settings(server.trusted()));
+        complete_one(&stage, &database);
     }
-    place.clean_up();
 }
 
 pub(crate) fn a_unix_socket_is_never_encrypted(front: &dyn Front) {
     let server = Encrypted::shared();
-    let place = server.place();
+    let stage = server.stage(front);
+    let place = &stage.place;
     let folder = server.cluster.folder().display();
-    let dsn = server.dsn(&place, &format!("host='{folder}' sslmode=require"));
-    complete_one(front, &place, &database(&place, &dsn).tls(settings(server.trusted())));
-    place.clean_up();
+    let dsn = server.dsn(place, &format!("host='{folder}' sslmode=require"));
+    complete_one(&stage, &database(place, &dsn).tls(settings(server.trusted())));
 }
 
 pub(crate) fn a_server_that_cannot_be_trusted_is_refused_with_what_to_do(front: &dyn Front) {
     let server = Encrypted::shared();
-    let place = server.place();
+    let stage = server.stage(front);
+    let place = &stage.place;
     let by_name = format!("host={NAME} hostaddr=127.0.0.1 sslmode=require");
     let is_refused = |host: &str, settings: ClientConfig, words: &[&str]| {
-        let database = database(&place, &server.dsn(&place, host)).tls(settings);
+        let database = database(place, &server.dsn(place, host)).tls(settings);
         refuse(front, &database, ErrorKind::Tls, words);
     };
     is_refused(&by_name, settings(foreign("a foreign one")), &["UnknownIssuer", "Database::tls_root_file"]);
@@ -199,7 +200,7 @@ pub(crate) fn a_server_that_cannot_be_trusted_is_refused_with_what_to_do(front: 
     let by_another = by_name.replace(NAME, "other.test");
     is_refused(&by_another, settings(server.trusted()), &["other.test", NAME, "connect by a name"]);
     is_refused(&by_name, long_after(server.trusted()), &["expired", "renew the server's certificate"]);
-    assert_eq!(encrypted(&place), (0, 0));
+    assert_eq!(encrypted(place), (0, 0));
 }
 
 fn foreign(name: &str) -> RootCertStore {
@@ -223,21 +224,18 @@ fn long_after(trusted: RootCertStore) -> ClientConfig {
 }
 
 pub(crate) fn a_server_without_tls_is_refused_where_it_is_required(front: &dyn Front) {
-    let place = Place::new(place::url());
-    let with = |options: &str| {
-        let dsn = format!("{}{}{options}", place.url, if place.url.contains('?') { '&' } else { '?' });
-        database(&place, &dsn).tls(settings(RootCertStore::empty()))
-    };
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
+    let with = |options: &str| database(place, &place.url_with(options)).tls(settings(RootCertStore::empty()));
     refuse(front, &with("sslmode=require"), ErrorKind::Tls, &["does not support TLS", "ssl = on"]);
     refuse(front, &with("channel_binding=require"), ErrorKind::Authentication, &["channel binding"]);
-    complete_one(front, &place, &with("sslmode=prefer"));
-    place.clean_up();
+    complete_one(&stage, &with("sslmode=prefer"));
 }
 
 pub(crate) fn tls_without_its_settings_is_refused(front: &dyn Front) {
-    let place = Place::new(place::url());
-    let dsn = format!("{}{}sslmode=require", place.url, if place.url.contains('?') { '&' } else { '?' });
-    let database = database(&place, &dsn);
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
+    let database = database(place, &place.url_with("sslmode=require"));
     let refused = |error: Error| {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(error.to_string().contains("call `Database::tls`"), "{error}");
@@ -255,8 +253,5 @@ fn refuse(front: &dyn Front, database: &Database, kind: ErrorKind, words: &[&str
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
         assert!(!error.is_retryable(), "{text}");
     };
-    check(&front.migrate(database).unwrap_err());
-    check(&front.connect(database).err().expect("an error"));
-    let worker = front.start(&WorkerSpec::default(), database.clone(), Arc::default()).expect("a worker");
-    check(&worker.end_within(super::PATIENCE).unwrap_err());
+    refusals(front, database).iter().for_each(check);
 }

@@ -180,7 +180,7 @@ pub(crate) fn calls_beyond_what_may_wait_are_refused_at_once(front: &dyn Front) 
 
 pub(crate) fn a_job_is_due_at_the_instant_it_was_given(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() });
+    stage.work_idle(&WorkerSpec::without_polls());
     let at = |offset: &str| {
         let sql = format!("SELECT date_trunc('milliseconds', clock_timestamp() + interval '{offset}')");
         stage.place.rows(&sql, &[])[0].get::<_, SystemTime>(0)
@@ -199,8 +199,7 @@ pub(crate) fn a_quiet_queue_tells_nobody(front: &dyn Front) {
     let stage = Stage::new(front);
     let spec = QueueSpec { notify: Some(false), ..QueueSpec::default() };
     let quiet = front.connect_as(&stage.place.database(), &spec).expect("a queue");
-    let mut listener = stage.place.session();
-    listener.batch_execute(&format!("LISTEN \"{}\"", stage.place.schema)).expect("listening");
+    let mut listener = stage.place.listener();
     quiet.enqueue(job("quiet")).expect("stored");
     stage.enqueue(job("loud"));
     let mut notifications = listener.notifications();

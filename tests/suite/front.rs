@@ -45,6 +45,15 @@ pub(crate) trait Front: Send + Sync {
     fn start(&self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Running, Error>;
 }
 
+/// What each says where nobody comes through: `migrate`, a queue, a worker.
+pub(crate) fn refusals(front: &dyn Front, database: &Database) -> [Error; 3] {
+    let migration = front.migrate(database).expect_err("the migration is refused");
+    let queue = front.connect(database).err().expect("the queue is refused");
+    let worker = front.start(&WorkerSpec::default(), database.clone(), Arc::default());
+    let worker = worker.expect("building connects to nothing").end_within(super::PATIENCE);
+    [migration, queue, worker.expect_err("the worker is refused")]
+}
+
 /// A front-end's `Queue`.
 pub(crate) trait Producer: Send + Sync {
     fn enqueue(&self, job: Job) -> Result<Enqueued, Error>;
@@ -172,23 +181,22 @@ pub(crate) struct QueueSpec {
     pub(crate) notify: Option<bool>,
 }
 
+/// Sets those of these knobs that are not `None`.
+macro_rules! set {
+    ($builder:ident, $spec:ident: $($knob:ident),*) => {
+        $(if let Some(value) = $spec.$knob {
+            $builder = $builder.$knob(value);
+        })*
+    };
+}
+pub(crate) use set;
+
 /// Sets the knobs of a queue's builder, which have the same names in both front-ends.
 macro_rules! queue_configured {
     ($builder:expr, $spec:expr) => {{
         let spec: &$crate::suite::front::QueueSpec = $spec;
         let mut builder = $builder;
-        if let Some(timeout) = spec.timeout {
-            builder = builder.timeout(timeout);
-        }
-        if let Some(bytes) = spec.max_payload {
-            builder = builder.max_payload(bytes);
-        }
-        if let Some(bytes) = spec.max_waiting {
-            builder = builder.max_waiting(bytes);
-        }
-        if let Some(notify) = spec.notify {
-            builder = builder.notify(notify);
-        }
+        $crate::suite::front::set!(builder, spec: timeout, max_payload, max_waiting, notify);
         builder
     }};
 }
@@ -278,6 +286,11 @@ impl WorkerSpec {
     pub(crate) fn serial() -> Self {
         Self { concurrency: Some(1), ..Self::default() }
     }
+
+    /// A worker that has to be woken: its polls and its leases are longer than anything is waited for.
+    pub(crate) fn without_polls() -> Self {
+        Self { poll_max: Some(Duration::from_secs(3_600)), ..Self::default() }
+    }
 }
 
 /// Sets the knobs of a builder, which have the same names in both front-ends.
@@ -285,32 +298,10 @@ macro_rules! configured {
     ($builder:expr, $spec:expr) => {{
         let spec: &$crate::suite::front::WorkerSpec = $spec;
         let mut builder = $builder.jitter(spec.jitter).renew_leases(spec.renew_leases).timeout(spec.timeout);
-        if let Some(concurrency) = spec.concurrency {
-            builder = builder.concurrency(concurrency);
-        }
-        if let Some(poll_max) = spec.poll_max {
-            builder = builder.poll_max(poll_max);
-        }
-        if let Some(lease) = spec.lease {
-            builder = builder.lease(lease);
-        }
-        if let Some(timeout) = spec.shutdown_timeout {
-            builder = builder.shutdown_timeout(timeout);
-        }
-        if let Some(grace) = spec.handler_grace {
-            builder = builder.handler_grace(grace);
-        }
-        if let Some(grace) = spec.abort_grace {
-            builder = builder.abort_grace(grace);
-        }
-        if let Some(ratio) = spec.priority_ratio {
-            builder = builder.priority_ratio(ratio);
-        }
+        $crate::suite::front::set!(builder, spec: concurrency, poll_max, lease, shutdown_timeout, handler_grace);
+        $crate::suite::front::set!(builder, spec: abort_grace, priority_ratio, backstop, retain_cancelled);
         if let Some((base, cap)) = spec.backoff {
             builder = builder.backoff(venturi::Backoff::new(base, cap));
-        }
-        if let Some(backstop) = spec.backstop {
-            builder = builder.backstop(backstop);
         }
         if spec.panics_are_final {
             builder = builder.panic_policy(venturi::PanicPolicy::Dead);
@@ -320,9 +311,6 @@ macro_rules! configured {
         }
         if let Some(name) = &spec.claimed_by {
             builder = builder.claimed_by(name.as_str());
-        }
-        if let Some(age) = spec.retain_cancelled {
-            builder = builder.retain_cancelled(age);
         }
         if spec.discard_completed {
             builder = builder.discard_completed();

@@ -16,10 +16,9 @@ const SIGABRT: i32 = 6;
 
 const MS: Duration = Duration::from_millis(1);
 const SHORT: Option<Duration> = Some(Duration::from_secs(3));
-const LONG_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
 
 fn short_lease() -> WorkerSpec {
-    WorkerSpec { lease: SHORT, poll_max: LONG_POLL, ..WorkerSpec::default() }
+    WorkerSpec { lease: SHORT, ..WorkerSpec::without_polls() }
 }
 
 /// A job of the plain kind that a worker claimed which is no more; its lease ended a second ago.
@@ -158,7 +157,7 @@ const CHILD_LISTENS: &str = "SELECT count(*) FROM pg_stat_activity \
 pub(crate) fn without_renewal_a_lease_ends_in_its_time(front: &dyn Front) {
     let stage = Stage::new(front);
     let lease = Some(Duration::from_secs(1));
-    let spec = WorkerSpec { lease, renew_leases: false, poll_max: LONG_POLL, ..WorkerSpec::serial() };
+    let spec = WorkerSpec { lease, renew_leases: false, concurrency: Some(1), ..WorkerSpec::without_polls() };
     let script = job("long").run([Step::Wait("end".to_owned()), Step::Note("late".to_owned())]);
     let id = stage.enqueue(script.run([Step::Note("in time".to_owned())]));
     let first = stage.work(&spec);

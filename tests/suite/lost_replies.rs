@@ -12,16 +12,10 @@ use super::stage::Stage;
 const WORK: usize = 0;
 const WATCH: usize = 1;
 
-/// The lease is much longer than the suite's patience, so it is never what a test has waited for.
-fn without_polls() -> WorkerSpec {
-    WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
-}
-
 /// A worker behind a proxy, listening and idle.
 fn behind_proxy(stage: &Stage<'_>, spec: &WorkerSpec) -> (Proxy, std::rc::Rc<super::front::Running>) {
     let proxy = Proxy::start(&stage.place);
-    let database = proxy.database(&stage.place);
-    let running = stage.keep(stage.front.start(spec, database, stage.lab.clone()).expect("a worker"));
+    let running = stage.work_on(spec, proxy.database(&stage.place));
     eventually("the worker listens", || (!stage.listeners().is_empty()).then_some(()));
     stage.assert_works("warm-up");
     (proxy, running)
@@ -37,7 +31,7 @@ pub(crate) fn a_claim_whose_reply_was_lost_is_no_failure_and_runs_soon(front: &d
 /// Whether it was a claim whose reply was lost.
 fn loses_a_claim(front: &dyn Front) -> bool {
     let stage = Stage::new(front);
-    let (proxy, worker) = behind_proxy(&stage, &without_polls());
+    let (proxy, worker) = behind_proxy(&stage, &WorkerSpec::without_polls());
     proxy.wire(WORK).mute();
     let id = stage.enqueue(job("unheard"));
     stage.place.wait_status(id, "claimed");
@@ -54,7 +48,7 @@ fn loses_a_claim(front: &dyn Front) -> bool {
 
 pub(crate) fn a_result_whose_reply_was_lost_is_stored_once(front: &dyn Front) {
     let stage = Stage::new(front);
-    let (proxy, worker) = behind_proxy(&stage, &without_polls());
+    let (proxy, worker) = behind_proxy(&stage, &WorkerSpec::without_polls());
     let ends = [
         job("done").run([Step::Wait("end".to_owned()), Step::Note("done".to_owned())]),
         job("failed").run([Step::Wait("end".to_owned()), Step::Fail("no luck".to_owned())]).run([Step::Complete]),
@@ -86,7 +80,7 @@ pub(crate) fn a_result_whose_reply_was_lost_is_stored_once(front: &dyn Front) {
 
 pub(crate) fn a_renewal_whose_reply_was_lost_costs_nothing(front: &dyn Front) {
     let stage = Stage::new(front);
-    let spec = WorkerSpec { lease: Some(Duration::from_secs(3)), ..without_polls() };
+    let spec = WorkerSpec { lease: Some(Duration::from_secs(3)), ..WorkerSpec::without_polls() };
     let (proxy, worker) = behind_proxy(&stage, &spec);
     let id = stage.enqueue(job("going").waiting("end"));
     stage.wait_start("going", 1);

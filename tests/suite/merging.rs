@@ -180,7 +180,7 @@ pub(crate) fn a_pending_job_that_cannot_be_read_is_left_alone_and_blocks_nobody(
 
 pub(crate) fn an_immediate_job_that_is_merged_into_a_later_one_starts_at_once(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&WorkerSpec { poll_max: Some(HOUR), ..WorkerSpec::default() });
+    stage.work_idle(&WorkerSpec::without_polls());
     for manner in [Manner::Sum, Manner::Replace] {
         let id = stage.enqueue(job("later").keyed("k", Manner::Keep).delayed(HOUR));
         assert_eq!(stage.enqueue(job("later").keyed("k", Manner::Keep)), id);
@@ -194,8 +194,7 @@ pub(crate) fn an_immediate_job_that_is_merged_into_a_later_one_starts_at_once(fr
 
 pub(crate) fn a_merge_that_wakes_somebody_notifies_and_no_other(front: &dyn Front) {
     let stage = Stage::new(front);
-    let mut session = stage.place.session();
-    session.batch_execute(&format!("LISTEN \"{}\"", stage.place.schema)).expect("listening");
+    let mut session = stage.place.listener();
     let merge = |manner, delay: u64, priority| {
         stage.enqueue(job("it").keyed("k", manner).delayed(Duration::from_secs(delay)).with_priority(priority))
     };
@@ -395,7 +394,7 @@ pub(crate) fn a_key_that_another_transaction_has_keeps_only_its_own_callers_wait
 
 pub(crate) fn what_sql_enqueues_is_merged_like_everything_else(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&WorkerSpec { poll_max: Some(HOUR), ..WorkerSpec::default() });
+    stage.work_idle(&WorkerSpec::without_polls());
     let id = stage.enqueue(add("k").delayed(HOUR));
     let payload = stage.place.job(id).payload.unwrap();
     let enqueue =

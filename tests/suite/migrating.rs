@@ -132,7 +132,7 @@ pub(crate) fn a_schema_may_have_any_name_that_postgresql_takes(front: &dyn Front
     let quoted = stage.place.schema.replace('"', "\"\"");
     stage.place.run(&format!("SET search_path = \"{quoted}\""));
     front.migrate(&stage.place.database()).expect("it is quoted wherever it stands");
-    stage.work_idle(&WorkerSpec { poll_max: Some(std::time::Duration::from_secs(3_600)), ..WorkerSpec::default() });
+    stage.work_idle(&WorkerSpec::without_polls());
     stage.assert_works("quoted");
     stage.place.run(&format!("DROP SCHEMA \"{quoted}\" CASCADE"));
 }
@@ -184,7 +184,7 @@ pub(crate) fn a_role_that_may_not_use_the_tables_is_told_so(front: &dyn Front) {
     // The rights on what is there will do: it creates nothing.
     front.migrate(&role.database()).expect("there is nothing to do");
     let id = stage.enqueue(super::probe::job("granted"));
-    let worker = stage.keep(front.start(&WorkerSpec::default(), role.database(), stage.lab.clone()).expect("a worker"));
+    let worker = stage.work_on(&WorkerSpec::default(), role.database());
     stage.place.wait_status(id, "completed");
     worker.stop();
 }
@@ -201,8 +201,7 @@ pub(crate) fn a_role_with_strange_defaults_is_served_all_the_same(front: &dyn Fr
          ALTER ROLE {0} SET default_transaction_read_only = on",
         role.name
     ));
-    let running = front.start(&WorkerSpec::default(), role.database(), stage.lab.clone()).expect("a worker");
-    stage.keep(running);
+    stage.work_on(&WorkerSpec::default(), role.database());
     let queue = front.connect(&role.database()).expect("a queue");
     let id = queue.enqueue(super::probe::job("strange").failing(1)).expect("enqueueing").id.get();
     assert_eq!(stage.place.wait_status(id, "completed").run_count, 2);
@@ -227,7 +226,7 @@ pub(crate) fn a_server_that_takes_no_writes_is_refused_and_waited_for(front: &dy
         let error = front.migrate(&database).expect_err("a standby takes no writes");
         assert_eq!((error.kind(), error.is_retryable(), standby.as_str()), (ErrorKind::ReadOnly, true, "t"), "{error}");
         assert_eq!(front.connect(&database).err().map(|error| error.kind()), Some(ErrorKind::ReadOnly));
-        let worker = stage.keep(front.start(&WorkerSpec::default(), database, stage.lab.clone()).expect("a worker"));
+        let worker = stage.work_on(&WorkerSpec::default(), database);
         for_a_while(std::time::Duration::from_millis(300), "it has found that nobody takes its writes");
         assert!(!worker.has_ended(), "it may become a primary");
         cluster.psql("SELECT pg_promote()").expect("promoting the standby");

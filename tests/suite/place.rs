@@ -143,6 +143,18 @@ impl Place {
         observer(&self.url, &self.schema)
     }
 
+    /// A client of its own that hears what is told in this schema.
+    pub(crate) fn listener(&self) -> Client {
+        let mut session = self.session();
+        session.batch_execute(&format!("LISTEN \"{}\"", self.schema)).expect("listening");
+        session
+    }
+
+    /// The server's URL with one more option.
+    pub(crate) fn url_with(&self, option: &str) -> String {
+        format!("{}{}{option}", self.url, if self.url.contains('?') { '&' } else { '?' })
+    }
+
     pub(crate) fn run(&self, sql: &str) {
         self.own().client.batch_execute(sql).expect("the test's own statements are right");
     }
@@ -236,6 +248,14 @@ impl Place {
     pub(crate) fn backends(&self, condition: &str) -> Vec<i32> {
         let sql = format!("SELECT pid FROM pg_stat_activity WHERE application_name = $1 AND ({condition})");
         self.rows(&sql, &[&self.name]).iter().map(|row| row.get(0)).collect()
+    }
+
+    /// When the latest statement of this test's workers began, in microseconds.
+    pub(crate) fn last_statement(&self) -> i64 {
+        self.number(
+            "SELECT coalesce(max(extract(epoch FROM query_start) * 1000000), 0)::int8 FROM pg_stat_activity \
+             WHERE application_name = current_schema()",
+        )
     }
 
     /// Ends these connections, and waits until they are gone.

@@ -4,22 +4,19 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use tokio_postgres::config::Host;
-use venturi::{Database, Error, ErrorKind};
+use venturi::{Database, ErrorKind};
 
-use super::front::{Front, WorkerSpec};
-use super::lab::Lab;
+use super::front::{Front, WorkerSpec, refusals};
 use super::place::{self, Place, eventually, fresh_name};
 use super::probe::{Kind, Step, job};
+use super::stage::Stage;
 
 /// How many connections the pooler has to the server; fewer than a test's clients, so that they take turns.
 const SERVERS: usize = 3;
-/// So long that a test which needs a poll does not get it.
-const NO_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
 
 /// PgBouncer in transaction mode before the shared server, ended when this is dropped or the process is gone.
 struct Pooler {
@@ -127,13 +124,14 @@ fn settings(port: u16, extra: &str) -> String {
 
 pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
     let Some(pooler) = Pooler::start("") else { return };
-    let place = Place::new(place::url());
-    let database = pooler.database(&place).pooled(true).listen(false);
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
+    let database = pooler.database(place).pooled(true).listen(false);
     front.migrate(&database).expect("migrating");
     front.migrate(&database).expect("migrating again");
     let queues = [front.connect(&database), front.connect(&database)].map(|queue| queue.expect("connecting"));
     let spec = WorkerSpec { poll_max: Some(Duration::from_millis(200)), ..WorkerSpec::of(&[Kind::Plain]) };
-    let workers = [(); 2].map(|()| front.start(&spec, database.clone(), Default::default()).expect("a worker"));
+    let workers = [(); 2].map(|()| stage.work_on(&spec, database.clone()));
     for nth in 0..20 {
         for queue in &queues {
             // Large payloads lie apart; failures go round once more.
@@ -152,21 +150,19 @@ pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
     workers.iter().for_each(|worker| drop(worker.stop()));
     drop(queues);
     pooler.assert_nothing_is_left_behind();
-    place.clean_up();
 }
 
 /// There is no poll, so nothing but a notification or the end of another run can start a job.
 pub(crate) fn a_worker_behind_a_pooler_listens_where_it_is_told_to(front: &dyn Front) {
     let Some(pooler) = Pooler::start("") else { return };
-    let place = Place::new(place::url());
-    let separator = if place.url.contains('?') { '&' } else { '?' };
-    let direct = format!("{}{separator}application_name={}_direct", place.url, place.name);
-    let database = pooler.database(&place).pooled(true).listen_on(&direct).expect("a proper DSN");
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
+    let direct = place.url_with(&format!("application_name={}_direct", place.name));
+    let database = pooler.database(place).pooled(true).listen_on(&direct).expect("a proper DSN");
     front.migrate(&database).expect("migrating");
     let queue = front.connect(&database).expect("connecting");
-    let spec = WorkerSpec { poll_max: NO_POLL, lease: Some(Duration::from_secs(3)), ..WorkerSpec::default() };
-    let lab = Arc::<Lab>::default();
-    let worker = front.start(&spec, database, Arc::clone(&lab)).expect("a worker");
+    let spec = WorkerSpec { lease: Some(Duration::from_secs(3)), ..WorkerSpec::without_polls() };
+    let worker = stage.work_on(&spec, database);
     let direct = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}_direct' AND query LIKE '%LISTEN%'",
         place.name
@@ -181,30 +177,30 @@ pub(crate) fn a_worker_behind_a_pooler_listens_where_it_is_told_to(front: &dyn F
     place.wait_status(id, "claimed");
     let first = expiry();
     eventually("the lease is renewed", || (expiry() > first).then_some(()));
-    lab.open_all();
+    stage.open_all();
     assert_eq!(place.wait_status(id, "completed").run_count, 1);
     worker.stop();
     drop(queue);
     pooler.assert_nothing_is_left_behind();
-    place.clean_up();
 }
 
 /// Here each transaction's end takes away what is prepared, as when every transaction gets another connection.
 pub(crate) fn a_pooler_that_was_not_expected_is_named_in_the_error(front: &dyn Front) {
     let Some(pooler) = Pooler::start("server_reset_query = DISCARD ALL\nserver_reset_query_always = 1") else { return };
-    let place = Place::new(place::url());
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
     front.migrate(&place.database()).expect("migrating");
-    let database = pooler.database(&place);
+    let database = pooler.database(place);
     let error = front.connect(&database).and_then(|queue| queue.enqueue(job("a"))).expect_err("nothing stays prepared");
     assert!(error.to_string().contains("Database::pooled(true)"), "{error}");
     let queue = front.connect(&database.pooled(true)).expect("connecting");
     queue.enqueue(job("a")).expect("stored");
-    place.clean_up();
 }
 
 pub(crate) fn what_a_pooler_does_not_let_in_is_an_error_that_says_so(front: &dyn Front) {
     let Some(pooler) = Pooler::start("") else { return };
-    let place = Place::new(place::url());
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
     let with = |change: &dyn Fn(&mut tokio_postgres::Config)| {
         let mut config = pooler.config(&place.name);
         change(&mut config);
@@ -221,12 +217,8 @@ pub(crate) fn what_a_pooler_does_not_let_in_is_an_error_that_says_so(front: &dyn
 }
 
 fn refused(front: &dyn Front, database: &Database, words: &[&str]) {
-    let check = |error: Error| {
+    for error in refusals(front, database) {
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
         assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
-    };
-    check(front.migrate(database).unwrap_err());
-    check(front.connect(database).err().expect("an error"));
-    let worker = front.start(&WorkerSpec::default(), database.clone(), Default::default()).expect("a worker");
-    check(worker.end_within(super::PATIENCE).unwrap_err());
+    }
 }

@@ -89,8 +89,8 @@ pub(crate) fn sixteen_slots_are_shared_in_the_promised_parts(front: &dyn Front) 
 pub(crate) fn a_slot_reserved_for_a_tier_without_jobs_is_not_wasted(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.enqueue_many(Kind::Plain, (0..40).map(|nth| job(format!("{nth}")).with_priority(Priority::High)));
-    let poll_max = Some(Duration::from_secs(3_600));
-    stage.work(&WorkerSpec { priority_ratio: Some(Some(2)), poll_max, ..WorkerSpec::serial() });
+    let spec = WorkerSpec { concurrency: Some(1), ..WorkerSpec::without_polls() };
+    stage.work(&WorkerSpec { priority_ratio: Some(Some(2)), ..spec });
     stage.place.wait_all_finished();
     assert_eq!(stage.look(|book| book.runs.len()), 40);
 }

@@ -8,10 +8,6 @@ use super::place::{eventually, for_a_while};
 use super::probe::{Kind, Step, job};
 use super::stage::Stage;
 
-fn without_polls() -> WorkerSpec {
-    WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
-}
-
 /// Each job has run once, and nothing but its one result is stored.
 fn assert_one_result_each(stage: &Stage<'_>, jobs: &[i64]) {
     for id in jobs {
@@ -23,7 +19,7 @@ fn assert_one_result_each(stage: &Stage<'_>, jobs: &[i64]) {
 
 pub(crate) fn connections_that_are_cut_while_idle_come_back(front: &dyn Front) {
     let stage = Stage::new(front);
-    let worker = stage.work_idle(&without_polls());
+    let worker = stage.work_idle(&WorkerSpec::without_polls());
     stage.assert_works("before");
     for round in 0..2 {
         let before = stage.place.backends("true");
@@ -42,7 +38,7 @@ pub(crate) fn connections_that_are_cut_while_idle_come_back(front: &dyn Front) {
 pub(crate) fn connections_that_are_cut_under_a_running_handler_cost_it_nothing(front: &dyn Front) {
     let stage = Stage::new(front);
     let lease = Some(Duration::from_secs(3));
-    stage.work_idle(&WorkerSpec { lease, ..without_polls() });
+    stage.work_idle(&WorkerSpec { lease, ..WorkerSpec::without_polls() });
     let jobs = stage.enqueue_many(Kind::Plain, (0..3).map(|_| job("going").waiting("end")));
     stage.wait_start("going", 3);
     stage.place.terminate(&stage.place.backends("true"));
@@ -56,7 +52,7 @@ pub(crate) fn connections_that_are_cut_under_a_running_handler_cost_it_nothing(f
 /// The settlement waits for a table lock when its connection is cut, so it was sent and not committed.
 pub(crate) fn a_connection_that_is_cut_while_it_settles_leaves_one_result(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     let jobs = stage.enqueue_many(Kind::Plain, (0..3).map(|_| job("going").waiting("end")));
     stage.wait_start("going", 3);
     let mut session = stage.place.session();
@@ -76,7 +72,7 @@ pub(crate) fn a_connection_that_is_cut_while_it_settles_leaves_one_result(front:
 /// Cut again and again, at moments that nobody chose.
 pub(crate) fn connections_that_are_cut_all_the_time_lose_and_double_nothing(front: &dyn Front) {
     let stage = Stage::new(front);
-    let spec = WorkerSpec { concurrency: Some(4), ..without_polls() };
+    let spec = WorkerSpec { concurrency: Some(4), ..WorkerSpec::without_polls() };
     stage.work(&spec);
     stage.work(&spec);
     let ids = stage.enqueue_many(Kind::Plain, (0..400).map(|nth| job(format!("{nth}"))));
@@ -116,7 +112,7 @@ pub(crate) fn a_claim_that_the_server_refuses_is_tried_again(front: &dyn Front) 
     let stage = Stage::new(front);
     let id = stage.enqueue(job("refused"));
     refuse(&stage, "UPDATE ON live", "NEW.state = 2");
-    let worker = stage.work(&without_polls());
+    let worker = stage.work(&WorkerSpec::without_polls());
     wait_refusals(&stage, 3);
     stage.place.run("DROP TRIGGER refuse ON live");
     let row = stage.place.wait_status(id, "completed");
@@ -125,7 +121,7 @@ pub(crate) fn a_claim_that_the_server_refuses_is_tried_again(front: &dyn Front) 
 
 pub(crate) fn a_result_that_the_server_refuses_is_kept_until_it_is_taken(front: &dyn Front) {
     let stage = Stage::new(front);
-    let worker = stage.work(&without_polls());
+    let worker = stage.work(&WorkerSpec::without_polls());
     let good = stage.enqueue(job("good").run([Step::Wait("end".to_owned()), Step::Note("good".to_owned())]));
     let bad = stage.enqueue(job("bad").run([Step::Wait("end".to_owned()), Step::Note("bad".to_owned())]));
     stage.wait_starts(2);
@@ -140,7 +136,7 @@ pub(crate) fn a_result_that_the_server_refuses_is_kept_until_it_is_taken(front: 
 
 pub(crate) fn results_wait_for_a_server_that_takes_none_for_a_while(front: &dyn Front) {
     let stage = Stage::new(front);
-    let worker = stage.work(&without_polls());
+    let worker = stage.work(&WorkerSpec::without_polls());
     let id = stage.enqueue(job("patient").run([Step::Wait("end".to_owned()), Step::Note("kept".to_owned())]));
     stage.wait_start("patient", 1);
     refuse(&stage, "INSERT ON finished", "true");
@@ -155,7 +151,7 @@ pub(crate) fn results_wait_for_a_server_that_takes_none_for_a_while(front: &dyn 
 pub(crate) fn a_server_that_is_away_for_twenty_seconds_ends_nobody(front: &dyn Front) {
     let cluster = Cluster::start().expect("a server of its own");
     let stage = Stage::at(front, cluster.url());
-    let spec = WorkerSpec { lease: Some(Duration::from_secs(3)), ..without_polls() };
+    let spec = WorkerSpec { lease: Some(Duration::from_secs(3)), ..WorkerSpec::without_polls() };
     let workers = [stage.work_idle(&spec), stage.work_idle(&spec)];
     let going = stage.enqueue_many(Kind::Plain, (0..4).map(|_| job("going").waiting("end")));
     let later = stage.enqueue_many(Kind::Plain, (0..30).map(|nth| job(format!("{nth}"))));
@@ -183,8 +179,7 @@ pub(crate) fn a_worker_that_cannot_listen_at_first_listens_when_it_can(front: &d
     let stage = Stage::new(front);
     let worker = stage.work_idle(&WorkerSpec { poll_max: Some(Duration::from_millis(200)), ..WorkerSpec::default() });
     for nth in 0..5 {
-        let listeners = stage.place.backends("query LIKE '%LISTEN%'");
-        stage.place.terminate(&listeners);
+        stage.place.terminate(&stage.listeners());
         stage.assert_works(&format!("{nth}"));
     }
     eventually("both are there", || (stage.place.backends("true").len() == 2).then_some(()));

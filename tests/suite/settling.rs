@@ -89,7 +89,7 @@ pub(crate) fn a_paused_job_goes_on_in_its_time_with_what_it_carried(front: &dyn 
 
 pub(crate) fn a_pause_of_no_time_is_claimable_at_once(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work(&WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::serial() });
+    stage.work(&WorkerSpec { concurrency: Some(1), ..WorkerSpec::without_polls() });
     let (id, row) = stage.finish(job("short").run([Step::Pause(Duration::ZERO)]).run([Step::Complete]));
     assert_eq!((row.status.as_str(), row.run_count), ("completed", 2));
     assert_eq!(stage.place.events(id), ["paused", "completed"]);

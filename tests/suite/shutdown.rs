@@ -89,7 +89,7 @@ pub(crate) fn a_handler_that_does_not_end_in_time_loses_its_job_only_if_it_can_b
     let first = stage.work(&WorkerSpec { shutdown_timeout: Some(150 * MS), ..WorkerSpec::serial() });
     let id = stage.enqueue(job("deaf").run([Step::Add(1), Step::Wait("end".to_owned())]).run([Step::Complete]));
     stage.wait_start("deaf", 1);
-    stage.work_idle(&WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::serial() });
+    stage.work_idle(&WorkerSpec { concurrency: Some(1), ..WorkerSpec::without_polls() });
     let before = Instant::now();
     first.tell_to_stop();
     if stage.on_threads() {

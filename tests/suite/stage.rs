@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use venturi::Database;
+
 use super::front::{Front, Handlers, Job, Producer, Running, WorkerSpec};
 use super::lab::{Lab, Run};
 use super::place::{self, JobRow, Place};
@@ -66,8 +68,12 @@ impl<'a> Stage<'a> {
 
     /// Starts a worker, which is stopped at the end of the test at the latest.
     pub(crate) fn work(&self, spec: &WorkerSpec) -> Rc<Running> {
-        let running = self.front.start(spec, self.place.database(), Arc::clone(&self.lab)).expect("building a worker");
-        self.keep(running)
+        self.work_on(spec, self.place.database())
+    }
+
+    /// The same, where the database is reached in another way.
+    pub(crate) fn work_on(&self, spec: &WorkerSpec, database: Database) -> Rc<Running> {
+        self.keep(self.front.start(spec, database, Arc::clone(&self.lab)).expect("building a worker"))
     }
 
     pub(crate) fn keep(&self, running: Running) -> Rc<Running> {

@@ -216,10 +216,6 @@ const BEGIN: Inside = Inside::Sql("BEGIN");
 const COMMIT: Inside = Inside::Sql("COMMIT");
 const ROLLBACK: Inside = Inside::Sql("ROLLBACK");
 
-fn without_polls() -> WorkerSpec {
-    WorkerSpec { poll_max: Some(Duration::from_secs(3_600)), ..WorkerSpec::default() }
-}
-
 fn keyed(key: &str) -> Inside {
     Inside::Enqueue(job("keyed").keyed(key, Manner::Sum))
 }
@@ -234,7 +230,7 @@ fn effects_of(said: &[Result<Vec<Enqueued>, Error>]) -> Vec<Effect> {
 
 pub(crate) fn a_job_in_a_transaction_starts_with_the_commit_and_not_before(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     stage.visit(vec![BEGIN, Inside::Enqueue(job("gone")), ROLLBACK]);
     assert_eq!(stage.jobs(), 0);
     let committed = Instant::now();
@@ -270,7 +266,7 @@ pub(crate) fn many_jobs_in_a_transaction_are_all_there_or_none(front: &dyn Front
 
 pub(crate) fn a_client_that_is_in_no_transaction_enqueues_all_the_same(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     let steps =
         vec![Inside::Enqueue(job("plain")), keyed("k"), Inside::EnqueueMany(Kind::Plain, vec![job("a"), job("b")])];
     let said = stage.visit(steps);

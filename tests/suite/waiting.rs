@@ -9,14 +9,7 @@ use super::place::{eventually, for_a_while};
 use super::probe::{Kind, Step, job};
 use super::stage::Stage;
 
-/// So long that a test which needs a poll does not get it.
-const NO_POLL: Option<Duration> = Some(Duration::from_secs(3_600));
-
 const MS: Duration = Duration::from_millis(1);
-
-fn without_polls() -> WorkerSpec {
-    WorkerSpec { poll_max: NO_POLL, ..WorkerSpec::default() }
-}
 
 /// Inserts a job that nobody is told of.
 fn insert_quietly(stage: &Stage<'_>, tag: &str) -> i64 {
@@ -30,7 +23,7 @@ fn insert_quietly(stage: &Stage<'_>, tag: &str) -> i64 {
 /// woken is printed by `scripts/figures`.
 pub(crate) fn an_idle_worker_is_woken_by_each_job(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     for nth in 0..4 {
         stage.assert_works(&format!("{nth}"));
     }
@@ -39,7 +32,7 @@ pub(crate) fn an_idle_worker_is_woken_by_each_job(front: &dyn Front) {
 /// Its lease tells when it was claimed, by the clock that tells when it was due.
 pub(crate) fn a_delayed_job_starts_when_it_is_due_and_needs_no_poll(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     let id = stage.enqueue(job("delayed").delayed(400 * MS).waiting("end"));
     let row = stage.place.job(id);
     assert!(row.run_count == 0 || row.due_in <= 0.0, "{row:?}");
@@ -60,7 +53,7 @@ fn assert_claimed_when_due(stage: &Stage<'_>, id: i64) {
 /// Each makes the worker reckon anew when to wake, and those that are due later keep nobody from running.
 pub(crate) fn jobs_for_later_keep_nobody_waiting_and_come_in_their_time(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     let far = stage.enqueue(job("far").delayed(Duration::from_secs(3_600)));
     let near = stage.enqueue(job("near").delayed(700 * MS).waiting("end"));
     let nearest = stage.enqueue(job("nearest").delayed(300 * MS).waiting("end"));
@@ -86,16 +79,15 @@ pub(crate) fn a_job_that_nobody_was_told_of_is_found_by_the_next_poll(front: &dy
 
 pub(crate) fn a_listener_that_was_cut_off_listens_again_and_has_missed_nothing(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
-    let listening = "query LIKE '%LISTEN%'";
-    let before = stage.place.backends(listening);
+    stage.work_idle(&WorkerSpec::without_polls());
+    let before = stage.listeners();
     assert_eq!(before.len(), 1, "one connection listens");
     // Nobody was told of this one, and there is no poll: it is found by the look that follows LISTEN.
     let missed = insert_quietly(&stage, "missed");
     stage.place.terminate(&before);
     stage.place.wait_status(missed, "completed");
     eventually("another connection listens", || {
-        stage.place.backends(listening).iter().any(|pid| !before.contains(pid)).then_some(())
+        stage.listeners().iter().any(|pid| !before.contains(pid)).then_some(())
     });
     for nth in 0..3 {
         let id = stage.enqueue(job(format!("after {nth}")));
@@ -107,18 +99,16 @@ pub(crate) fn a_worker_that_may_not_listen_polls(front: &dyn Front) {
     let stage = Stage::new(front);
     let spec = WorkerSpec { poll_max: Some(100 * MS), ..WorkerSpec::default() };
     let database = stage.place.database().listen(false);
-    let running = front.start(&spec, database, std::sync::Arc::clone(&stage.lab)).expect("a worker");
-    stage.keep(running);
+    stage.work_on(&spec, database);
     stage.assert_works("first");
     stage.assert_works("second");
-    assert!(stage.place.backends("query LIKE '%LISTEN%'").is_empty());
+    assert!(stage.listeners().is_empty());
 }
 
 /// Everything that makes a job claimable says so, with the time that it will take.
 pub(crate) fn each_write_that_makes_a_job_claimable_notifies(front: &dyn Front) {
     let stage = Stage::new(front);
-    let mut session = stage.place.session();
-    session.batch_execute(&format!("LISTEN \"{}\"", stage.place.schema)).expect("listening");
+    let mut session = stage.place.listener();
     let mut hear = |what: &str, wanted: &dyn Fn(&str) -> bool| {
         eventually(what, || {
             let mut notifications = session.notifications();
@@ -162,11 +152,11 @@ pub(crate) fn each_write_that_makes_a_job_claimable_notifies(front: &dyn Front) 
 
 pub(crate) fn what_one_worker_puts_back_another_takes_at_once(front: &dyn Front) {
     let stage = Stage::new(front);
-    let first = stage.work_idle(&WorkerSpec { concurrency: Some(1), ..without_polls() });
+    let first = stage.work_idle(&WorkerSpec { concurrency: Some(1), ..WorkerSpec::without_polls() });
     let id =
         stage.enqueue(job("passed on").run([Step::WaitForSignal, Step::Pause(Duration::ZERO)]).run([Step::Complete]));
     stage.wait_start("passed on", 1);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     first.stop();
     stage.place.wait_status(id, "completed");
     assert_eq!(stage.place.events(id), ["paused", "completed"]);
@@ -174,26 +164,21 @@ pub(crate) fn what_one_worker_puts_back_another_takes_at_once(front: &dyn Front)
 
 pub(crate) fn a_kind_that_nobody_here_runs_wakes_nobody(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&without_polls());
+    stage.work_idle(&WorkerSpec::without_polls());
     stage.assert_works("warm-up");
-    let last_statement = || {
-        let sql = "SELECT coalesce(max(extract(epoch FROM query_start) * 1000000), 0)::int8 FROM pg_stat_activity \
-             WHERE application_name = current_schema()";
-        stage.place.number(sql)
-    };
     // What the warm-up set going may still go on for a moment; it comes to an end, and what a foreign kind sets going
     // would come with each of its notifications.
     eventually("a notification of a foreign kind costs no statement", || {
-        let before = last_statement();
+        let before = stage.place.last_statement();
         stage.enqueue(job("foreign").of(Kind::Other));
         for_a_while(200 * MS, "a worker that asks would have begun to");
-        (last_statement() == before).then_some(())
+        (stage.place.last_statement() == before).then_some(())
     });
 }
 
 pub(crate) fn a_full_worker_looks_as_soon_as_a_handler_ends(front: &dyn Front) {
     let stage = Stage::new(front);
-    stage.work_idle(&WorkerSpec { concurrency: Some(1), ..without_polls() });
+    stage.work_idle(&WorkerSpec { concurrency: Some(1), ..WorkerSpec::without_polls() });
     stage.enqueue(job("first").waiting("first"));
     stage.wait_start("first", 1);
     let second = stage.enqueue(job("second"));
