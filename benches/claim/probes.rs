@@ -17,6 +17,8 @@ const WORKER: &str = "here:1:bench";
 const LEASE: f64 = 900.0;
 /// Seconds: a pass looks back to the previous one and ten seconds more.
 const BOUNDED: f64 = 40.0;
+/// Seconds: until the next survey, by default.
+const HORIZON: f64 = 30.0;
 /// Seconds: without bound, now and then.
 const UNBOUNDED: f64 = 1e9;
 
@@ -66,7 +68,11 @@ impl Probe {
     /// The library's own text.
     fn text(self, schema: &str) -> String {
         // With its indentation: the text's own head names the place too.
-        let claim = |head: &str| include_str!("../../src/sql/claim.sql").replace("    {head}", head);
+        let claim = |head: &str| {
+            let alone = ["{settled}", "{taken}", "{both}"];
+            let text = include_str!("../../src/sql/claim.sql").replace("    {head}", head);
+            alone.iter().fold(text, |text, place| text.replace(place, ""))
+        };
         let text = match self {
             Self::Claim { .. } => claim(include_str!("../../src/sql/parts/head.sql")),
             Self::ClaimFrom { .. } => claim(include_str!("../../src/sql/parts/head_from.sql")),
@@ -90,7 +96,7 @@ impl Probe {
             }
             Self::Stale { look_back } => vec![Box::new(look_back), Box::new(PASS), Box::new(WORKER)],
             Self::Promote { look_back } => vec![Box::new(kinds.to_vec()), Box::new(look_back), Box::new(PASS)],
-            Self::Survey => vec![Box::new(kinds.to_vec()), Box::new(WORKER), Box::new(BOUNDED)],
+            Self::Survey => vec![Box::new(kinds.to_vec()), Box::new(WORKER), Box::new(BOUNDED), Box::new(HORIZON)],
         }
     }
 }

@@ -42,7 +42,7 @@ impl Settings {
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let seconds = options.count("SECONDS", AT_MOST_SECONDS, AT_MOST_SECONDS)?;
         Ok(Self {
-            jobs: options.count("JOBS", 20_000, 1_000)?,
+            jobs: options.count("JOBS", 100_000, 1_000)?,
             rounds: options.count("ROUNDS", 3, 1)?,
             concurrency: options.counts("CONCURRENCY", &[1, 16, 64, 256], &[16])?,
             processes: options.counts("PROCESSES", &[1, 2], &[1, 2])?,

@@ -422,8 +422,11 @@ impl Engine {
 
     /// Learns where the next claim may begin, if looking from the beginning takes long.
     fn mark(&mut self, now: Instant, wanted: &Wanted, reply: &ClaimReply) {
-        if let (false, Some(took)) = (wanted.bounded, reply.looked_for) {
-            self.claiming.marks.looked_fully(now, seconds(took));
+        let marks = &mut self.claiming.marks;
+        match (wanted.bounded, reply.looked_for.map(seconds)) {
+            (true, Some(took)) => marks.looked_from_marks(took),
+            (false, Some(took)) => marks.looked_fully(now, took),
+            (_, None) => {}
         }
         let rules = &self.rules;
         self.claiming.marks.note(reply.jobs.iter().filter_map(|job| Some((rules.kind_index(&job.kind)?, job))));

@@ -1,6 +1,8 @@
-//! Where a claim may begin to look, while somebody's old snapshot keeps entries of rows that are long gone in the index.
+//! Where a claim may begin to look, while the index still has entries of rows that are gone.
 //!
-//! Such entries pile up at the head of the ready index, and a claim steps over all of them each time. From the keys of
+//! They pile up at the head of the ready index, until vacuum comes by, or for as long as somebody's old snapshot keeps
+//! them: a worker that takes 20,000 jobs a second leaves a million behind in the minute between two rounds of autovacuum.
+//! A claim steps over all of them each time (3 ms per million, 100 ms while a snapshot keeps them). From the keys of
 //! what it last got, the engine then knows where the living begin. What comes back behind a mark, such as a retry, is
 //! found by the full looks in between, and by the one that always comes before the worker goes idle.
 #![deny(clippy::disallowed_methods)]
@@ -11,8 +13,8 @@ use crate::job::ClaimedJob;
 use crate::statement::Bounds;
 use crate::time::later;
 
-/// A full look that took longer is followed by bounded ones. A look over living rows takes a fifth of it.
-const SLOW: Duration = Duration::from_millis(5);
+/// A full look that took longer is followed by bounded ones, if those cost less. A look over living rows takes half of it.
+const SLOW: Duration = Duration::from_micros(200);
 
 /// How many times what it costs lies between two full looks, so that they take at most a tenth of the time.
 const REST: u32 = 10;
@@ -26,11 +28,20 @@ pub(super) struct Marks {
     low: Vec<[Option<Key>; 3]>,
     /// Until then claims may begin at the marks; nothing while full looks are quick.
     bounded_until: Option<Instant>,
+    /// What a bounded look took lately. It probes each priority, so with many kinds it may cost more than a full one.
+    bounded_took: Duration,
+    /// What the last full look took.
+    full_took: Duration,
 }
 
 impl Marks {
     pub(super) fn new(kinds: usize) -> Self {
-        Self { low: vec![[None; 3]; kinds], bounded_until: None }
+        Self {
+            low: vec![[None; 3]; kinds],
+            bounded_until: None,
+            bounded_took: Duration::ZERO,
+            full_took: Duration::ZERO,
+        }
     }
 
     /// The next claim looks at everything.
@@ -50,7 +61,19 @@ impl Marks {
 
     /// A full look took so long, until it had its rows.
     pub(super) fn looked_fully(&mut self, now: Instant, took: Duration) {
-        self.bounded_until = (took > SLOW).then(|| later(now, took.saturating_mul(REST)));
+        let pays = took > SLOW && took > self.bounded_took;
+        self.bounded_until = pays.then(|| later(now, took.saturating_mul(REST)));
+        // So that what once was dear is tried again.
+        self.bounded_took = self.bounded_took / 8 * 7;
+        self.full_took = took;
+    }
+
+    /// A bounded look took so long.
+    pub(super) fn looked_from_marks(&mut self, took: Duration) {
+        self.bounded_took = took;
+        if took > self.full_took {
+            self.look_fully();
+        }
     }
 
     /// Takes note of a batch, which is in the order of claims, while it is of use.

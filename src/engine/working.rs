@@ -227,7 +227,8 @@ impl Engine {
         }
         let look_back = self.survey_due(now)?;
         let (kinds, worker) = (self.all_kinds(), self.rules.worker.clone());
-        Some((Statement::Survey(Survey { kinds, worker, look_back }), Purpose::Survey))
+        let horizon = self.rules.config.poll_max.as_secs_f64();
+        Some((Statement::Survey(Survey { kinds, worker, look_back, horizon }), Purpose::Survey))
     }
 
     pub(super) fn all_kinds(&self) -> Vec<&'static str> {

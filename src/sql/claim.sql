@@ -12,7 +12,8 @@
 --   looked: candidates seen. looked > rows < want: some were lost to others, ask again with spare doubled
 --   stale:  a claim of another worker has run out, so stale.sql has something to find
 --   looked_for float8: seconds until the rows were found and locked
--- {head} looks through one kind: parts/head.sql, or parts/head_from.sql while that takes long.
+-- {head} looks through one kind: parts/head.sql, or parts/head_from.sql while that takes long. The other places are for an
+-- exchange, which settles first: parts/completed.sql or parts/discarded.sql, and parts/both.sql.
 -- Locks: FOR NO KEY UPDATE SKIP LOCKED on exactly the rows it returns; never waits.
 -- Kinds that are paused are left alone.
 -- Index: live_ready (one probe per kind), then TIDs; live_lease (one probe); payload_pkey for large payloads only;
@@ -21,14 +22,15 @@
 --   faster); the LIMIT is above the lock; ARRAY(...) makes the lock step run once; a ctid is only used inside the
 --   statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended;
 --   least(), because a count written by hand must not fail the claim of everybody.
-WITH peek AS MATERIALIZED (
-  SELECT c.*
-  FROM unnest($3::text[], $4::int[]) WITH ORDINALITY k (kind, room, nth)
+WITH {settled}peek AS MATERIALIZED (
+  SELECT c.*, k.began
+  FROM (SELECT u.*, clock_timestamp() AS began
+        FROM unnest($3::text[], $4::int[]) WITH ORDINALITY u (kind, room, nth)) k
   CROSS JOIN LATERAL (
     {head}) c
   WHERE k.kind <> ALL (ARRAY(SELECT p.kind FROM {schema}.kind_state p WHERE p.paused_at IS NOT NULL ORDER BY p.kind))
   ORDER BY c.priority, c.created_at, c.id
-  LIMIT $6::int + $7::int)
+  LIMIT $6::int + $7::int){taken}
 UPDATE {schema}.live j SET
   state            = 2,
   claimed_by       = $1::text,
@@ -44,8 +46,8 @@ WHERE j.ctid = ANY (ARRAY(
 RETURNING j.id, j.run_count, j.kind, j.priority, j.created_at, j.visible_at, j.failure_count, j.carry,
   coalesce(j.payload, (SELECT p.body FROM {schema}.payload p WHERE p.job_id = j.id)) AS payload,
   (SELECT count(*) FROM peek) AS looked,
-  (SELECT extract(epoch FROM clock_timestamp() - statement_timestamp())::float8) AS looked_for,
+  (SELECT extract(epoch FROM clock_timestamp() - min(began))::float8 FROM peek) AS looked_for,
   (SELECT EXISTS (
     SELECT 1 FROM {schema}.live s
     WHERE s.state = 2 AND s.claim_expires_at < now()
-      AND s.claim_expires_at >= now() - make_interval(secs => $8::float8) AND s.claimed_by <> $1::text)) AS stale
+      AND s.claim_expires_at >= now() - make_interval(secs => $8::float8) AND s.claimed_by <> $1::text)) AS stale{both}

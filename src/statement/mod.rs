@@ -166,9 +166,26 @@ impl Statement {
     }
 }
 
-/// The settlement first: the claim then sees its slots' jobs gone, and what came back ready.
+/// The settlement first: the claim then sees its slots' jobs gone, and what came back ready. A brief one leaves nothing
+/// for the claim to see, so that both can be one statement.
 fn exchange<'a>(settle: Option<&'a Settle>, claim: Option<&'a Claim>) -> Vec<Command<'a>> {
+    if let (Some(settle), Some(claim)) = (settle, claim) {
+        if let Some(text) = fused(settle, claim) {
+            let params = claim.params().into_iter().chain(settle.params().into_iter().skip(1)).collect();
+            return vec![Command::new(text, params)];
+        }
+    }
     let settle = settle.map(|settle| Command::new(settle.text(), settle.params()));
     let claim = claim.map(|claim| Command::new(claim.text(), claim.params()));
     settle.into_iter().chain(claim).collect()
+}
+
+fn fused(settle: &Settle, claim: &Claim) -> Option<Text> {
+    match (settle.text(), claim.text()) {
+        (Text::SettleCompleted, Text::Claim) => Some(Text::ExchangeCompleted),
+        (Text::SettleCompleted, Text::ClaimFrom) => Some(Text::ExchangeCompletedFrom),
+        (Text::SettleDiscarded, Text::Claim) => Some(Text::ExchangeDiscarded),
+        (Text::SettleDiscarded, Text::ClaimFrom) => Some(Text::ExchangeDiscardedFrom),
+        _ => None,
+    }
 }

@@ -157,20 +157,29 @@ impl std::error::Error for ReadError {}
 
 pub(super) fn exchange(asked: Option<&Settle>, claims: bool, results: &[Vec<Row>]) -> Result<Reply, ReadError> {
     let (settle, claim) = match (asked.is_some(), claims, results) {
-        (true, true, [settle, claim]) => (Some(settle), Some(claim)),
-        (true, false, [settle]) => (Some(settle), None),
-        (false, true, [claim]) => (None, Some(claim)),
+        (true, true, [settle, claim]) => (Some(settle.as_slice()), Some(claim.as_slice())),
+        (true, true, [both]) => {
+            let (settle, claim) = both.split_at(both.partition_point(is_settled));
+            (Some(settle), Some(claim))
+        }
+        (true, false, [settle]) => (Some(settle.as_slice()), None),
+        (false, true, [claim]) => (None, Some(claim.as_slice())),
         (false, false, []) => (None, None),
         _ => return Err(ReadError::new(format!("{} results of an exchange", results.len()))),
     };
     let read = if asked.is_some_and(|settle| settle.brief) { accepted } else { settled };
     let settled = settle.map_or(Ok(Vec::new()), |rows| each(rows, read))?;
-    Ok(Reply::Exchange { settled, claim: claim.map(|rows| claimed(rows)) })
+    Ok(Reply::Exchange { settled, claim: claim.map(claimed) })
+}
+
+/// Of an exchange that is one statement: what was settled comes first, and has no kind.
+fn is_settled(row: &Row) -> bool {
+    matches!(get::<Option<&str>>(row, "kind"), Ok(None))
 }
 
 /// A brief settlement answers for nothing else.
 fn accepted(row: &Row) -> Result<(RunId, Settled), ReadError> {
-    Ok((RunId { job: get(row, "job")?, run: get(row, "run")? }, Settled::Accepted))
+    Ok((run_id(row)?, Settled::Accepted))
 }
 
 fn settled(row: &Row) -> Result<(RunId, Settled), ReadError> {

@@ -300,11 +300,18 @@ pub(crate) struct Survey {
     pub(crate) worker: Arc<str>,
     /// Seconds.
     pub(crate) look_back: f64,
+    /// Seconds until the next survey.
+    pub(crate) horizon: f64,
 }
 
 impl Survey {
     pub(super) fn params(&self) -> Vec<Param<'_>> {
-        vec![Box::new(self.kinds.clone()), Box::new(self.worker.to_string()), Box::new(seconds(self.look_back))]
+        vec![
+            Box::new(self.kinds.clone()),
+            Box::new(self.worker.to_string()),
+            Box::new(seconds(self.look_back)),
+            Box::new(seconds(self.horizon)),
+        ]
     }
 }
 

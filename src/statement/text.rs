@@ -14,6 +14,10 @@ pub(crate) enum Text {
     Settle,
     SettleCompleted,
     SettleDiscarded,
+    ExchangeCompleted,
+    ExchangeCompletedFrom,
+    ExchangeDiscarded,
+    ExchangeDiscardedFrom,
     Stale,
     Recover,
     Promote,
@@ -48,12 +52,16 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 35] = [
+    pub(crate) const ALL: [Self; 39] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Settle,
         Self::SettleCompleted,
         Self::SettleDiscarded,
+        Self::ExchangeCompleted,
+        Self::ExchangeCompletedFrom,
+        Self::ExchangeDiscarded,
+        Self::ExchangeDiscardedFrom,
         Self::Stale,
         Self::Recover,
         Self::Promote,
@@ -86,7 +94,6 @@ impl Text {
         Self::Cancellations,
     ];
 
-    #[cfg(test)]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Claim => "claim",
@@ -94,6 +101,10 @@ impl Text {
             Self::Settle => "settle",
             Self::SettleCompleted => "settle_completed",
             Self::SettleDiscarded => "settle_discarded",
+            Self::ExchangeCompleted => "exchange_completed",
+            Self::ExchangeCompletedFrom => "exchange_completed_from",
+            Self::ExchangeDiscarded => "exchange_discarded",
+            Self::ExchangeDiscardedFrom => "exchange_discarded_from",
             Self::Stale => "stale",
             Self::Recover => "recover",
             Self::Promote => "promote",
@@ -129,11 +140,15 @@ impl Text {
 
     fn template(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::Claim => return Cow::Owned(claim(include_str!("../sql/parts/head.sql"))),
+            Self::Claim => return Cow::Owned(claim(HEAD)),
             Self::ClaimFrom => return Cow::Owned(claim_from()),
+            Self::SettleCompleted => return Cow::Owned(settle_completed()),
+            Self::SettleDiscarded => return Cow::Owned(settle_discarded()),
+            Self::ExchangeCompleted => return Cow::Owned(exchange(self, COMPLETED, HEAD)),
+            Self::ExchangeCompletedFrom => return Cow::Owned(exchange(self, COMPLETED, HEAD_FROM)),
+            Self::ExchangeDiscarded => return Cow::Owned(exchange(self, DISCARDED, HEAD)),
+            Self::ExchangeDiscardedFrom => return Cow::Owned(exchange(self, DISCARDED, HEAD_FROM)),
             Self::Settle => include_str!("../sql/settle.sql"),
-            Self::SettleCompleted => include_str!("../sql/settle_completed.sql"),
-            Self::SettleDiscarded => include_str!("../sql/settle_discarded.sql"),
             Self::Stale => include_str!("../sql/stale.sql"),
             Self::Recover => include_str!("../sql/recover.sql"),
             Self::Promote => include_str!("../sql/promote.sql"),
@@ -168,12 +183,53 @@ impl Text {
     }
 }
 
+const HEAD: &str = include_str!("../sql/parts/head.sql");
+const HEAD_FROM: &str = include_str!("../sql/parts/head_from.sql");
+const COMPLETED: &str = include_str!("../sql/parts/completed.sql");
+const DISCARDED: &str = include_str!("../sql/parts/discarded.sql");
+
 fn claim(head: &str) -> String {
-    include_str!("../sql/claim.sql").replace("    {head}", head.trim_end())
+    claim_between("", "", "", head)
 }
 
 fn claim_from() -> String {
-    format!("-- claim_from: claim, from known keys on.\n{}", claim(include_str!("../sql/parts/head_from.sql")))
+    format!("-- claim_from: claim, from known keys on.\n{}", claim(HEAD_FROM))
+}
+
+fn settle_completed() -> String {
+    include_str!("../sql/settle_completed.sql").replace("{completed}", COMPLETED.trim_end())
+}
+
+fn settle_discarded() -> String {
+    include_str!("../sql/settle_discarded.sql").replace("{discarded}", DISCARDED.trim_end())
+}
+
+/// A settlement and a claim as one statement, which needs no `BEGIN` and no `COMMIT` around it.
+///
+/// The claim's parameters come first, then those of the settlement without the worker, which both have.
+fn exchange(text: Text, settle: &str, head: &str) -> String {
+    let settled = format!("\n{},\n", behind(settle.trim_end(), if head == HEAD { 9 } else { 11 }));
+    let both = include_str!("../sql/parts/both.sql");
+    let claim = claim_between(&settled, ",\ntaken AS (", both.trim_end(), head);
+    format!(
+        "-- {}: settles as its part says, then claims. kind is NULL in the rows of what was settled.\n{claim}",
+        text.name()
+    )
+}
+
+fn claim_between(settled: &str, taken: &str, both: &str, head: &str) -> String {
+    let claim = include_str!("../sql/claim.sql");
+    let places = [("    {head}", head.trim_end()), ("{settled}", settled), ("{taken}", taken), ("{both}", both)];
+    places.into_iter().fold(claim.to_owned(), |sql, (place, part)| sql.replace(place, part))
+}
+
+/// The text with its parameters from the second on behind so many others.
+fn behind(sql: &str, others: usize) -> String {
+    let moved = |sql: String, nth: usize| {
+        let place = |mark: char| (format!("${nth}{mark}"), format!("${}{mark}", nth + others - 1));
+        [place(':'), place(' ')].into_iter().fold(sql, |sql, (from, to)| sql.replace(&from, &to))
+    };
+    (2..=5).rev().fold(sql.to_owned(), moved)
 }
 
 /// All texts, rendered for one schema. A clone shares them.

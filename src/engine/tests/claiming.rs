@@ -168,7 +168,7 @@ fn a_saturated_worker_with_jobs_falling_due_does_little_housekeeping() {
 /// A worker with a backlog while each look from the beginning takes so many seconds.
 fn beside_an_old_snapshot(full_look: f64) -> (World, usize) {
     let mut world = World::new(1);
-    world.server.full_look = full_look;
+    (world.server.full_look, world.server.bounded_look) = (full_look, 0.0001);
     world.behave(|_, _| Behaviour::takes(ms(1)));
     world.enqueue_many("a", 4_000);
     let node = world.add(config(4), vec![kind("a"), kind("b")]);
@@ -177,10 +177,21 @@ fn beside_an_old_snapshot(full_look: f64) -> (World, usize) {
 
 #[test]
 fn a_quick_look_is_never_bounded() {
-    let (mut world, node) = beside_an_old_snapshot(0.004);
+    let (mut world, node) = beside_an_old_snapshot(0.0002);
     world.run_until(S(10));
     assert!(world.all_finished());
     assert_eq!(world.nodes[node].sent("claim_from") + world.nodes[node].sent("exchange_from"), 0);
+}
+
+#[test]
+fn where_a_bounded_look_costs_more_than_a_full_one_it_is_hardly_tried() {
+    let (mut world, node) = beside_an_old_snapshot(0.001);
+    world.server.bounded_look = 0.003;
+    world.run_until(S(60));
+    assert!(world.all_finished());
+    let sent = |name| world.nodes[node].sent(name);
+    let (full, bounded) = (sent("claim") + sent("exchange"), sent("claim_from") + sent("exchange_from"));
+    assert!(bounded > 0 && bounded * 3 < full, "{bounded} bounded beside {full} full looks");
 }
 
 #[test]

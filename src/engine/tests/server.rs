@@ -58,6 +58,8 @@ pub(super) struct Server {
     pub(super) notifications: Vec<String>,
     /// How many seconds a claim looks that begins at the beginning.
     pub(super) full_look: f64,
+    /// Seconds of one from the marks.
+    pub(super) bounded_look: f64,
     /// Rows that transactions of handlers hold, with completions that are not committed yet.
     pub(super) locked: BTreeSet<i64>,
     /// Old finished jobs that cleanups find.
@@ -152,7 +154,7 @@ impl Server {
     }
 
     fn claim(&mut self, claim: &Claim) -> ClaimReply {
-        let looked_for = Some(if claim.bounds.is_some() { 0.0006 } else { self.full_look });
+        let looked_for = Some(if claim.bounds.is_some() { self.bounded_look } else { self.full_look });
         let mut seen: Vec<(Priority, Duration, i64)> = Vec::new();
         for (kind, room) in claim.kinds.iter().zip(&claim.room) {
             let mut of_kind: Vec<_> = self
@@ -314,7 +316,7 @@ impl Server {
         let ours = || self.live.values().filter(|row| survey.kinds.contains(&row.kind));
         let expiry = |row: &Row| match &row.state {
             State::Claimed { by, expires } if *by != *survey.worker && *expires >= self.now => {
-                Some((*expires - self.now).as_secs_f64())
+                Some((*expires - self.now).as_secs_f64()).filter(|seconds| *seconds <= survey.horizon)
             }
             _ => None,
         };

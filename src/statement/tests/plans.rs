@@ -13,6 +13,34 @@ const EXPECTED: &[(Text, &[&str])] = &[
         &["live_ready on live r", "live_lease on live s", "Tid Scan on live l", "Tid Scan on live j", "payload_pkey"],
     ),
     (
+        Text::ExchangeCompleted,
+        &[
+            "live_pkey on live l",
+            "live_ready on live r",
+            "live_lease on live s",
+            "Tid Scan on live l_",
+            "Tid Scan on live j",
+        ],
+    ),
+    (
+        Text::ExchangeCompletedFrom,
+        &[
+            "live_pkey on live l",
+            "live_ready on live r",
+            "live_lease on live s",
+            "Tid Scan on live l_",
+            "Tid Scan on live j",
+        ],
+    ),
+    (
+        Text::ExchangeDiscarded,
+        &["live_pkey on live l", "live_ready on live r", "live_lease on live s", "payload_pkey", "journal_pkey"],
+    ),
+    (
+        Text::ExchangeDiscardedFrom,
+        &["live_pkey on live l", "live_ready on live r", "live_lease on live s", "payload_pkey", "journal_pkey"],
+    ),
+    (
         Text::Settle,
         &["live_pkey on live l", "Tid Scan on live j", "finished_pkey on finished f", "journal_run on journal e"],
     ),

@@ -289,6 +289,37 @@ fn a_brief_settlement_writes_the_same_rows_as_a_full_one() {
 }
 
 #[test]
+fn a_brief_settlement_and_a_claim_are_one_statement_that_tells_them_apart() {
+    for discard in [false, true] {
+        for first_key in [None, Some((SystemTime::UNIX_EPOCH, 0))] {
+            let mut db = Db::new();
+            let (ours, lost) = (db.claimed_one(ME), db.claimed_one(ME));
+            let next = db.enqueue(vec![job("a"), job("a"), job("a")]);
+            let rows = vec![bare(ours, Ending::Completed), bare(RunId { run: 7, ..lost }, Ending::Completed)];
+            let bounds = first_key.map(|(at, id)| Bounds { created_at: vec![Some(at); 3], ids: vec![id; 3] });
+            let exchange = Statement::Exchange {
+                settle: Some(Settle { worker: ME.into(), rows, discard, brief: true }),
+                claim: Some(Claim {
+                    want: 2,
+                    bounds,
+                    kinds: vec!["a"],
+                    leases: vec![60.0],
+                    room: vec![9],
+                    ..claim(ME)
+                }),
+            };
+            assert_eq!(exchange.commands().len(), 1);
+            let Reply::Exchange { settled, claim: Some(claimed) } = db.ask(&exchange) else { panic!() };
+            assert_eq!(settled, [(ours, Settled::Accepted)]);
+            assert_eq!((ids(&claimed), claimed.malformed.len()), (next[..2].to_vec(), 0));
+            assert!(claimed.looked == 3 && claimed.looked_for.is_some_and(|took| (0.0..1.0).contains(&took)));
+            let kept = db.value::<i64>("SELECT count(*) FROM {schema}.finished");
+            assert_eq!(kept, i64::from(!discard));
+        }
+    }
+}
+
+#[test]
 fn a_brief_settlement_tells_only_what_it_has_accepted() {
     for discard in [false, true] {
         let mut db = Db::new();

@@ -87,7 +87,7 @@ impl<'a> Worker<'a> {
     }
 
     fn is_over(&mut self) -> bool {
-        let survey = Survey { kinds: vec!["a"], worker: self.name.clone(), look_back: ALWAYS };
+        let survey = Survey { kinds: vec!["a"], worker: self.name.clone(), look_back: ALWAYS, horizon: 100.0 };
         let Reply::Survey(seen) = self.ask(&Statement::Survey(survey)) else { panic!() };
         let nothing = SurveyReply { ready: false, due: false, stale: false, next_due: None, next_expiry: None };
         seen == nothing
@@ -118,11 +118,21 @@ impl<'a> Worker<'a> {
     fn exchange(&mut self) {
         let rows = std::mem::take(&mut self.open);
         let claim = Claim { kinds: vec!["a"], leases: vec![LEASE], room: vec![5], want: 5, ..claim(&self.name) };
-        let exchange = Statement::Exchange {
-            settle: Some(Settle { worker: self.name.clone(), rows: rows.clone(), discard: false, brief: false }),
-            claim: Some(claim),
+        let brief = !rows.is_empty() && rows.iter().all(|row| row.outcome == Ending::Completed);
+        let worker = self.name.clone();
+        let settle = |rows, brief| Settle { worker: worker.clone(), rows, discard: false, brief };
+        let exchange = Statement::Exchange { settle: Some(settle(rows.clone(), brief)), claim: Some(claim) };
+        let rest = |answered: &[(RunId, Settled)]| {
+            let told = |row: &&Settlement| !answered.iter().any(|(id, _)| *id == row.id);
+            settle(rows.iter().filter(told).cloned().collect(), false)
         };
-        let Reply::Exchange { settled, claim: Some(claimed) } = self.ask(&exchange) else { panic!() };
+        let Reply::Exchange { mut settled, claim: Some(claimed) } = self.ask(&exchange) else { panic!() };
+        if brief {
+            // What became of the others is asked in full.
+            let rest = Statement::Exchange { settle: Some(rest(&settled)), claim: None };
+            let Reply::Exchange { settled: others, .. } = self.ask(&rest) else { panic!() };
+            settled.extend(others);
+        }
         self.take_answers(rows, &settled);
         for job in claimed.jobs {
             if self.random(10) > 0 {

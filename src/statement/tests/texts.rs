@@ -20,19 +20,17 @@ fn samples() -> Vec<Statement> {
             }),
             claim: Some(Claim { skip: vec![1], ..claim(ME) }),
         },
+        both(false, None),
+        both(true, None),
+        both(false, Some(bounds())),
+        both(true, Some(bounds())),
         brief(vec![bare(id, Ending::Completed)], false),
         brief(vec![bare(id, Ending::Completed)], true),
-        Statement::Exchange {
-            settle: None,
-            claim: Some(Claim {
-                bounds: Some(Bounds { created_at: vec![None, Some(SystemTime::UNIX_EPOCH), None], ids: vec![0, 1, 0] }),
-                ..claim(ME)
-            }),
-        },
+        Statement::Exchange { settle: None, claim: Some(Claim { bounds: Some(bounds()), ..claim(ME) }) },
         Statement::Stale(Stale { worker: worker.clone(), look_back: 1.0, most: 1 }),
         Statement::Recover(Recover { rows: vec![Recovery { id, claimed_by: OTHER.into(), dead: false, delay: 1.0 }] }),
         Statement::Promote(Promote { kinds: vec!["a"], look_back: 1.0, most: 1 }),
-        Statement::Survey(Survey { kinds: vec!["a"], worker: worker.clone(), look_back: 1.0 }),
+        Statement::Survey(Survey { kinds: vec!["a"], worker: worker.clone(), look_back: 1.0, horizon: 1.0 }),
         Statement::Renew(Renew { worker: worker.clone(), rows: vec![(id, 60.0)] }),
         Statement::Held(Held { worker, runs: vec![id] }),
         enqueue(vec![NewJob { dedup_key: Some("k".into()), ..job("a") }, job("b")]),
@@ -55,6 +53,21 @@ fn samples() -> Vec<Statement> {
     .into_iter()
     .chain(inquiries().into_iter().map(Statement::Inquiry))
     .collect()
+}
+
+fn bounds() -> Bounds {
+    Bounds { created_at: vec![None, Some(SystemTime::UNIX_EPOCH), None], ids: vec![0, 1, 0] }
+}
+
+/// A brief settlement with a claim.
+fn both(discard: bool, bounds: Option<Bounds>) -> Statement {
+    let settle = Settle {
+        worker: ME.into(),
+        rows: vec![bare(RunId { job: 1, run: 1 }, Ending::Completed)],
+        discard,
+        brief: true,
+    };
+    Statement::Exchange { settle: Some(settle), claim: Some(Claim { bounds, ..claim(ME) }) }
 }
 
 fn inquiries() -> Vec<Inquiry> {
@@ -144,7 +157,8 @@ fn the_folder_holds_one_file_per_text_that_is_not_made_of_others() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter_map(|name| Some(name.strip_suffix(".sql")?.to_owned()))
         .collect();
-    let whole = Text::ALL.iter().filter(|text| **text != Text::ClaimFrom);
+    let made = |text: &Text| *text == Text::ClaimFrom || text.name().starts_with("exchange_");
+    let whole = Text::ALL.iter().filter(|text| !made(text));
     let texts: BTreeSet<String> = whole.map(|text| text.name().to_owned()).collect();
     assert_eq!(files, texts);
 }

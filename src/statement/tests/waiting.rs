@@ -10,7 +10,11 @@ fn promote(db: &mut Db, look_back: f64, most: i32) -> (u64, bool, Option<f64>) {
 }
 
 fn survey(db: &mut Db, look_back: f64) -> SurveyReply {
-    match db.ask(&Statement::Survey(Survey { kinds: vec!["a", "b"], worker: ME.into(), look_back })) {
+    survey_to(db, look_back, 1_000.0)
+}
+
+fn survey_to(db: &mut Db, look_back: f64, horizon: f64) -> SurveyReply {
+    match db.ask(&Statement::Survey(Survey { kinds: vec!["a", "b"], worker: ME.into(), look_back, horizon })) {
         Reply::Survey(reply) => reply,
         other => panic!("{other:?}"),
     }
@@ -81,6 +85,7 @@ fn a_survey_tells_what_is_there_and_when_more_will_be() {
     let seen = survey(&mut db, ALWAYS);
     assert!(!seen.ready && !seen.due && !seen.stale, "{seen:?}");
     assert!(seen.next_due.is_some_and(about(200.0)) && seen.next_expiry.is_some_and(about(60.0)), "{seen:?}");
+    assert_eq!(survey_to(&mut db, ALWAYS, 30.0).next_expiry, None, "the next survey comes before");
     db.expire();
     db.enqueue_one("b");
     due(&mut db, 1, 5);
