@@ -74,7 +74,7 @@ pub(super) fn start<S: Send + Sync + 'static>(
             pool: Pool::new(blocking.runners, blocking.state, tell, shutdown.clone(), most, home),
             blocks,
             engine: Engine::new(rules, now()),
-            wires: [Wire::new(database.clone()), Wire::new(database.watched())],
+            wires: [Wire::new(database.clone()), Wire::new(database.clone()), Wire::new(database.watched())],
             arrivals: Arrivals::new(receiver),
             runs: Runs::default(),
             inbox,
@@ -95,7 +95,7 @@ struct Driver<S> {
     /// Which kinds run there.
     blocks: Vec<bool>,
     engine: Engine,
-    wires: [Wire; 2],
+    wires: [Wire; 3],
     arrivals: Arrivals<Input>,
     runs: Runs,
     inbox: Inbox,
@@ -151,9 +151,11 @@ impl<S: Send + Sync + 'static> Driver<S> {
     }
 
     fn wire(&mut self, link: Link) -> &mut Wire {
-        let [work, watch] = &mut self.wires;
+        // In the order of `Link::ALL`.
+        let [work, settle, watch] = &mut self.wires;
         match link {
             Link::Work => work,
+            Link::Settle => settle,
             Link::Watch => watch,
         }
     }
@@ -180,7 +182,8 @@ impl<S: Send + Sync + 'static> Driver<S> {
 }
 
 fn into_input(news: Arrival<Input>) -> Input {
-    let link = |nth| if nth == 0 { Link::Work } else { Link::Watch };
+    // In the order of the wires.
+    let link = |nth| Link::ALL.get(nth).copied().unwrap_or(Link::Watch);
     match news {
         Arrival::Wire(nth, wire::News::Connected(epoch)) => Input::Connected(link(nth), epoch),
         Arrival::Wire(nth, wire::News::Lost(epoch, fault)) => Input::Lost(link(nth), epoch, fault),

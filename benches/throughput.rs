@@ -3,19 +3,19 @@
 //! ```sh
 //! cargo bench --features blocking,async --bench throughput
 //! JOBS=40000 ROUNDS=5 cargo bench --features blocking,async --bench throughput
-//! JOBS=1000000 ROUNDS=1 cargo bench --features blocking,async --bench throughput -- async/256/1    # memory
+//! JOBS=1000000 ROUNDS=1 cargo bench --features blocking,async --bench throughput -- async/256/1x1    # memory
 //! ```
 //!
 //! Each round runs every case once, references and front-ends in turns, so that what disturbs the machine disturbs all
 //! alike; a ratio is taken within a round, and medians over the rounds. Everything drains in processes of its own: one
-//! for a reference, one for each worker. There are three references: `same`, on as many connections as there are
-//! workers, because each claims and settles through one, and with as many jobs at a time on each; `single`, a job at a
+//! for a reference, one for each worker. There are three references: `same`, on as many connections as all
+//! workers claim and settle over, and with as many jobs at a time on each; `single`, a job at a
 //! time on 16 connections; `batched`, 256 at a time on 4. The clock runs from the first job in hand to the last one in
 //! hand, in which time all but the first claims' jobs are claimed, and all but the last claims' are settled.
 //!
 //! Memory is that of all workers together when a tenth of the jobs is done, and at the end: flat, if both are the same.
 //!
-//! Settings: `JOBS`, `ROUNDS`, `CONCURRENCY=1,16,64,256`, `PROCESSES=1,2`, `SECONDS` (a round that would probably end
+//! Settings: `JOBS`, `ROUNDS`, `CONCURRENCY=1,16,64,256`, `PROCESSES=1,2`, `CONNECTIONS=1,2` (of each worker), `SECONDS` (a round that would probably end
 //! later is not begun), `SYNCHRONOUS_COMMIT=off` (for everybody; a crash of the server then loses the last moments'
 //! commits, which the others do not), and part of the names of the cases that are wanted. The server is private, with
 //! `fsync = on`, unless `DATABASE_URL` names another one. The last line is JSON. Without `--bench`, which cargo passes,

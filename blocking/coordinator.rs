@@ -39,6 +39,7 @@ pub(super) struct Coordinator<S> {
     inputs: Receiver<Input>,
     sender: Sender<Input>,
     work: LinkThreads,
+    settle: LinkThreads,
     watch: LinkThreads,
     handlers: Pool<S>,
     shutdown: CancellationToken,
@@ -68,6 +69,7 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
             engine: Engine::new(rules, now()),
             handlers: Pool::new(runners, state, tell, shutdown.clone(), most, home),
             work: LinkThreads::new("venturi-work", &database),
+            settle: LinkThreads::new("venturi-settle", &database),
             watch: LinkThreads::new("venturi-watch", &database.watched()),
             inputs,
             sender,
@@ -134,6 +136,7 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
     fn link(&mut self, link: Link) -> &mut LinkThreads {
         match link {
             Link::Work => &mut self.work,
+            Link::Settle => &mut self.settle,
             Link::Watch => &mut self.watch,
         }
     }
@@ -157,9 +160,11 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
         let deadline = time::later(now(), END_WITHIN);
         // All are told before the first is waited for.
         self.work.disconnect();
+        self.settle.disconnect();
         self.watch.disconnect();
         self.handlers.end_by(deadline);
         self.work.end_by(deadline);
+        self.settle.end_by(deadline);
         self.watch.end_by(deadline);
     }
 }

@@ -13,6 +13,10 @@ pub(crate) const MIN_CONCURRENCY: usize = 1;
 /// A claim of more rows would hold its transaction open for longer than other workers should wait.
 pub(crate) const MAX_CONCURRENCY: usize = 10_000;
 
+/// A second one gains a busy worker with 256 slots 10 to 20 %, one with 16 nothing, and costs the server a connection.
+pub(crate) const DEFAULT_CONNECTIONS: usize = 1;
+pub(crate) const MAX_CONNECTIONS: usize = 2;
+
 pub(crate) const DEFAULT_POLL_MAX: Duration = Duration::from_secs(30);
 pub(crate) const MIN_POLL_MAX: Duration = Duration::from_millis(1);
 
@@ -62,6 +66,8 @@ pub enum DecodePolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) concurrency: usize,
+    /// For claims and settlements; one more listens and renews.
+    pub(crate) connections: usize,
     pub(crate) poll_max: Duration,
     pub(crate) lease: Duration,
     pub(crate) renew_leases: bool,
@@ -87,6 +93,7 @@ impl Config {
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             concurrency: default_concurrency(cores),
+            connections: DEFAULT_CONNECTIONS,
             poll_max: DEFAULT_POLL_MAX,
             lease: DEFAULT_LEASE,
             renew_leases: true,
@@ -109,6 +116,11 @@ impl Config {
     /// Zero counts as 1; more than [`MAX_CONCURRENCY`] is refused by [`validate`](Self::validate).
     pub(crate) fn set_concurrency(&mut self, n: usize) {
         self.concurrency = n.max(MIN_CONCURRENCY);
+    }
+
+    /// Zero counts as 1; more than [`MAX_CONNECTIONS`] is refused by [`validate`](Self::validate).
+    pub(crate) fn set_connections(&mut self, n: usize) {
+        self.connections = n.max(1);
     }
 
     pub(crate) fn set_poll_max(&mut self, time: Duration) {
@@ -160,6 +172,7 @@ impl Config {
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let problems: Vec<String> = [
             self.concurrency_problem(),
+            self.connections_problem(),
             self.lease_problem(),
             self.timeout_problem(),
             self.jitter_problem(),
@@ -178,6 +191,13 @@ impl Config {
         let n = self.concurrency;
         (n > MAX_CONCURRENCY).then(|| {
             format!("concurrency is {n}, at most {MAX_CONCURRENCY} is possible; start several workers instead")
+        })
+    }
+
+    fn connections_problem(&self) -> Option<String> {
+        let n = self.connections;
+        (n > MAX_CONNECTIONS).then(|| {
+            format!("connections is {n}, at most {MAX_CONNECTIONS} is possible; start several workers instead")
         })
     }
 
@@ -283,10 +303,12 @@ mod tests {
     fn degenerate_values_are_clamped() {
         let mut config = config();
         config.set_concurrency(0);
+        config.set_connections(0);
         config.set_poll_max(Duration::ZERO);
         config.set_lease(Duration::ZERO);
         config.set_jitter(7.0);
-        assert_eq!((config.concurrency, config.poll_max, config.lease), (1, MIN_POLL_MAX, MIN_LEASE));
+        assert_eq!((config.concurrency, config.connections), (1, 1));
+        assert_eq!((config.poll_max, config.lease), (MIN_POLL_MAX, MIN_LEASE));
         assert!((config.jitter - 1.0).abs() < f64::EPSILON);
         config.set_jitter(f64::NEG_INFINITY);
         assert!(config.jitter.abs() < f64::EPSILON);
@@ -323,6 +345,7 @@ mod tests {
     #[test]
     fn values_without_a_meaning_are_refused_by_name() {
         assert!(refused(|it| it.set_concurrency(10_001)).contains("concurrency is 10001, at most 10000"));
+        assert!(refused(|it| it.set_connections(3)).contains("connections is 3, at most 2"));
         assert!(refused(|it| it.set_timeout(Some(Duration::ZERO))).contains("timeout is 0ns, at least 1ms"));
         assert!(refused(|it| it.set_jitter(f64::NAN)).contains("jitter is not a number"));
     }

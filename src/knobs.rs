@@ -31,6 +31,18 @@ macro_rules! knobs {
             self
         }
 
+        /// How many connections share the work of claiming and settling. Default: 1; at most 2.
+        ///
+        /// With 2, completed jobs are settled over the second while the next ones are claimed over the first. One is right
+        /// for most; try 2 when the worker's connection is always busy with short jobs, the server has cores to spare and
+        /// `concurrency` is 64 or more (`docs/scaling.md` has figures). While the second is down, the first does all. 0
+        /// counts as 1, more than 2 is refused by `build`. Listening and renewing have one more connection of their own.
+        #[must_use]
+        pub fn connections(mut self, connections: usize) -> Self {
+            self.config.set_connections(connections);
+            self
+        }
+
         /// The longest time between two looks at an idle queue. Default: 30 seconds; at least 1 ms.
         ///
         /// Jobs start by notification, not by polling; this bounds what a lost notification costs.

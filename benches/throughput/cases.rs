@@ -18,6 +18,7 @@ pub(crate) struct Settings {
     pub(crate) rounds: usize,
     concurrency: Vec<usize>,
     processes: Vec<usize>,
+    connections: Vec<usize>,
     pub(crate) at_most: Duration,
     filter: String,
 }
@@ -34,8 +35,10 @@ pub(crate) struct Case {
     pub(crate) who: Who,
     /// Jobs taken at once on each connection.
     pub(crate) concurrency: usize,
-    /// Connections of the reference, which is one process; processes with one worker each of a front-end.
+    /// Connections for claims and settlements: of the reference, which is one process, or of all workers.
     pub(crate) count: usize,
+    /// How many of them each worker has. There is one worker to a process.
+    pub(crate) each: usize,
 }
 
 impl Settings {
@@ -46,6 +49,7 @@ impl Settings {
             rounds: options.count("ROUNDS", 3, 1)?,
             concurrency: options.counts("CONCURRENCY", &[1, 16, 64, 256], &[16])?,
             processes: options.counts("PROCESSES", &[1, 2], &[1, 2])?,
+            connections: options.counts("CONNECTIONS", &[1, 2], &[1, 2])?,
             at_most: Duration::from_secs(seconds.try_into()?),
             filter: options.filter.clone(),
         })
@@ -54,6 +58,7 @@ impl Settings {
     pub(crate) fn json(&self) -> Value {
         json!({
             "jobs": self.jobs, "rounds": self.rounds, "concurrency": self.concurrency, "processes": self.processes,
+            "connections": self.connections,
             "payload_bytes": PAYLOAD,
         })
     }
@@ -63,7 +68,11 @@ impl Settings {
         let mut cases = vec![Case::SINGLE, Case::BATCHED];
         for concurrency in self.concurrency.iter().copied() {
             for count in self.processes.iter().copied() {
-                cases.extend(Who::ALL.map(|who| Case { who, concurrency, count }));
+                cases.extend(Who::ALL.map(|who| Case { who, concurrency, count, each: 1 }));
+            }
+            if self.connections.contains(&2) && self.processes.contains(&2) {
+                let apart = |who| Case { who, concurrency, count: 2, each: 2 };
+                cases.extend([Who::Blocking, Who::Async].map(apart));
             }
         }
         cases.retain(|case| case.name().contains(&self.filter));
@@ -84,22 +93,22 @@ impl Settings {
 
 impl Case {
     /// What most people write: a job at a time, on sixteen connections.
-    pub(crate) const SINGLE: Self = Self { who: Who::Reference, concurrency: 1, count: 16 };
+    pub(crate) const SINGLE: Self = Self { who: Who::Reference, concurrency: 1, count: 16, each: 1 };
     /// What those write who want it fast.
-    pub(crate) const BATCHED: Self = Self { who: Who::Reference, concurrency: 256, count: 4 };
+    pub(crate) const BATCHED: Self = Self { who: Who::Reference, concurrency: 256, count: 4, each: 1 };
 
-    /// As in `async/256/1`: who, how many at once, and on how many connections or in how many processes.
+    /// As in `async/256/2x1`: who, how many at once, in how many processes and over how many connections each.
     pub(crate) fn name(self) -> String {
-        format!("{}/{}/{}", self.who.name(), self.concurrency, self.count)
+        format!("{}/{}/{}x{}", self.who.name(), self.concurrency, self.count / self.each, self.each)
     }
 
     /// The reference that takes as many jobs at once on as many connections.
     pub(crate) fn same(self) -> Self {
-        Self { who: Who::Reference, ..self }
+        Self { who: Who::Reference, each: 1, ..self }
     }
 
     pub(crate) fn processes(self) -> usize {
-        if self.who == Who::Reference { 1 } else { self.count }
+        if self.who == Who::Reference { 1 } else { self.count / self.each }
     }
 }
 

@@ -84,7 +84,7 @@ impl Member {
     fn start(server: &Server, case: Case, jobs: usize) -> Result<(Self, Lines<BufReader<ChildStdout>>)> {
         let mut child = Command::new(env::current_exe()?)
             .args(["--drain", case.who.name()])
-            .args([case.concurrency, case.count, jobs / case.processes()].map(|number| number.to_string()))
+            .args([case.concurrency, case.count, case.each, jobs / case.processes()].map(|number| number.to_string()))
             .env(URL_VARIABLE, &server.dsn)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -73,11 +73,13 @@ pub(crate) fn fill(server: &Server, who: Who, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// The process: `WHO CONCURRENCY CONNECTIONS JOBS`, with the server in `DATABASE_URL`.
+/// The process: `WHO CONCURRENCY CONNECTIONS EACH JOBS`, with the server in `DATABASE_URL`.
 pub(crate) fn serve(words: &[String]) -> Result<()> {
-    let [who, concurrency, count, jobs] = words else { return Err("--drain WHO CONCURRENCY CONNECTIONS JOBS".into()) };
+    let [who, concurrency, count, each, jobs] = words else {
+        return Err("--drain WHO CONCURRENCY CONNECTIONS EACH JOBS".into());
+    };
     let who = Who::ALL.into_iter().find(|it| it.name() == who).ok_or("nobody of this name drains")?;
-    let case = Case { who, concurrency: concurrency.parse()?, count: count.parse()? };
+    let case = Case { who, concurrency: concurrency.parse()?, count: count.parse()?, each: each.parse()? };
     let (warm, server) = (jobs.parse::<usize>()? / WARM_AFTER, Server::start()?);
     println!("ready");
     io::stdin().lock().read_line(&mut String::new())?;
@@ -112,7 +114,8 @@ fn drain_blocking(server: &Server, case: Case, tally: &Tally, stop: Cancellation
     let worker = blocking::Worker::builder(tally.clone())
         .database(database(server)?)
         .register::<Nothing>()
-        .concurrency(case.concurrency)
+        .concurrency(case.concurrency * case.each)
+        .connections(case.each)
         .build()?;
     worker.run(stop)?;
     Ok(())
@@ -123,7 +126,8 @@ fn drain_async(server: &Server, case: Case, tally: &Tally, stop: CancellationTok
     let worker = r#async::Worker::builder(tally.clone())
         .database(database(server)?)
         .register::<Nothing>()
-        .concurrency(case.concurrency)
+        .concurrency(case.concurrency * case.each)
+        .connections(case.each)
         .build()?;
     block_on(worker.run(stop))?;
     Ok(())

@@ -74,7 +74,7 @@ impl<'a> Table<'a> {
 }
 
 const HEADS: &str = "   \
-    n conns who          jobs   jobs/s (slowest-fastest)   :same :single :batched commits/job WAL B/job \
+    n conns each who          jobs   jobs/s (slowest-fastest)   :same :single :batched commits/job WAL B/job \
 client µs server µs start ms stop ms MB warm MB end";
 
 impl Line {
@@ -82,10 +82,11 @@ impl Line {
         let Self { case, jobs, median, .. } = self;
         let ratio = |figure| cell(Some(figure), 2);
         println!(
-            "{:>5} {:>5} {:<9} {jobs:>7} {:>8.0} {:>17} {:>7} {:>7} {:>8} {:>11.4} {:>9.0} {:>9} {:>9} {:>8.1} {:>7.1} \
+            "{:>5} {:>5} {:>4} {:<9} {jobs:>7} {:>8.0} {:>17} {:>7} {:>7} {:>8} {:>11.4} {:>9.0} {:>9} {:>9} {:>8.1} {:>7.1} \
              {:>7} {:>6}",
             case.concurrency,
             case.count,
+            case.each,
             case.who.name(),
             median.jobs_per_second,
             format!("({:.0}-{:.0})", self.slowest, self.fastest),
@@ -106,7 +107,7 @@ impl Line {
     fn json(&self) -> Value {
         let Self { case, jobs, median, .. } = self;
         json!({
-            "who": case.who.name(), "concurrency": case.concurrency, "connections": case.count,
+            "who": case.who.name(), "concurrency": case.concurrency, "connections": case.count, "each": case.each,
             "processes": case.processes(), "jobs": jobs, "rounds": self.rounds, "jobs_per_second": rounded(median.jobs_per_second),
             "slowest": rounded(self.slowest), "fastest": rounded(self.fastest),
             "ratio_same": rounded(self.to_same), "ratio_single": rounded(self.to_single),

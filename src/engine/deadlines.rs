@@ -13,12 +13,13 @@ use crate::time::{later, sooner};
 
 impl Engine {
     pub(super) fn pass_deadlines(&mut self, now: Instant) {
-        for link in [Link::Work, Link::Watch] {
+        for link in Link::ALL {
             if self.link(link).is_overdue(now) {
                 self.drop_link(now, link, &Fault::deadline());
             }
         }
         self.work.pass_time(now);
+        self.settle.pass_time(now);
         self.watch.pass_time(now);
         self.pass_run_deadlines(now);
         self.pass_claiming_time(now);
@@ -27,12 +28,12 @@ impl Engine {
 
     pub(super) fn earliest_deadline(&self) -> Option<Instant> {
         let runs = self.runs.iter().map(|(_, run)| sooner(run.times_out_at, run.patience_ends_at)).fold(None, sooner);
-        let settling = self.settling.deadline().filter(|_| self.work.is_idle());
         [
             self.work.deadline(),
             self.watch_deadline(),
+            self.settle_deadline(),
             runs,
-            settling,
+            self.settling.deadline(self.share_of_work()).filter(|_| self.work.is_idle()),
             self.lease_deadline(),
             self.claiming_deadline().filter(|_| self.work.is_idle()),
             self.shutdown_deadline(),

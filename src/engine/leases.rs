@@ -80,7 +80,7 @@ impl Engine {
 
     pub(super) fn lease_deadline(&self) -> Option<Instant> {
         let renewal = self.leases.renew_at.filter(|_| self.renewal_link_is_idle());
-        sooner(renewal, self.leases.reconcile_at.filter(|_| self.work.is_idle()))
+        sooner(renewal, self.leases.reconcile_at.filter(|_| self.work.is_idle() && self.settle_link_is_quiet()))
     }
 
     fn renewal_link_is_idle(&self) -> bool {
@@ -92,6 +92,7 @@ impl Engine {
         let here = match link {
             Link::Watch => true,
             Link::Work => !self.watch.is_up(),
+            Link::Settle => false,
         };
         if !here || self.leases.renew_at.is_none_or(|at| at > now) {
             return None;
@@ -153,13 +154,18 @@ impl Engine {
     }
 
     pub(super) fn reconciliation_due(&mut self, now: Instant) -> bool {
-        if self.leases.reconcile_at.is_none_or(|at| at > now) {
+        if !self.wants_to_compare(now) || !self.settle_link_is_quiet() {
             return false;
         }
         self.leases.reconciliations = self.leases.reconciliations.saturating_sub(1);
         let again = later(now, self.renewal_interval().clamp(Duration::from_secs(1), Duration::from_secs(60)));
         self.leases.reconcile_at = (self.leases.reconciliations > 0).then_some(again);
         true
+    }
+
+    /// Whether it is time to compare with the server, as soon as the links are free.
+    pub(super) fn wants_to_compare(&self, now: Instant) -> bool {
+        self.leases.reconcile_at.is_some_and(|at| at <= now)
     }
 
     /// Compares with the server as soon as the work link is free.
@@ -170,7 +176,8 @@ impl Engine {
 
     /// Compares what the server says this worker holds with what it knows.
     ///
-    /// No claim and no settlement of ours is in flight: they share the link that this read came from.
+    /// No claim and no settlement of ours is in flight: claims share the link that this read came from, and settlements
+    /// wait for it.
     pub(super) fn reconciled(&mut self, now: Instant, rows: &[(RunId, bool)]) {
         self.leases.doubt_no_more();
         let mut held = BTreeSet::new();

@@ -7,6 +7,7 @@ mod claiming;
 mod deadlines;
 mod leases;
 mod marks;
+mod parting;
 mod purpose;
 mod runs;
 mod settling;
@@ -45,19 +46,24 @@ use shutdown::Phase;
 use sweeping::Sweeping;
 use watching::Watching;
 
-/// One of the two connections that a worker has, whatever its concurrency.
+/// One of the connections that a worker has, whatever its concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Link {
-    /// Claims and settlements.
+    /// Claims, and settlements unless they have a link of their own.
     Work,
+    /// Settlements of completed runs, if the worker may have a connection for them.
+    Settle,
     /// LISTEN, lease renewal and notifications: nothing here ever queues behind work.
     Watch,
 }
 
 impl Link {
+    pub(crate) const ALL: [Self; 3] = [Self::Work, Self::Settle, Self::Watch];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Work => "work",
+            Self::Settle => "settle",
             Self::Watch => "watch",
         }
     }
@@ -161,6 +167,7 @@ pub(crate) struct Engine {
     rules: Rules,
     phase: Phase,
     work: LinkState<Purpose>,
+    settle: LinkState<Purpose>,
     watch: LinkState<Purpose>,
     runs: Runs,
     asking: Asking,
@@ -173,6 +180,8 @@ pub(crate) struct Engine {
     report: ShutdownReport,
     outbox: VecDeque<Output>,
     statements: u64,
+    /// The latest time at which everything was moved as far as it goes.
+    advanced_to: Instant,
 }
 
 impl Engine {
@@ -180,6 +189,7 @@ impl Engine {
         let mut engine = Self {
             phase: Phase::Running,
             work: LinkState::new(rules.seed, now),
+            settle: LinkState::new(rules.seed.rotate_left(16), now),
             watch: LinkState::new(rules.seed.rotate_left(32), now),
             runs: Runs::new(rules.kinds.len()),
             asking: Asking::default(),
@@ -192,6 +202,7 @@ impl Engine {
             report: ShutdownReport::default(),
             outbox: VecDeque::new(),
             statements: 0,
+            advanced_to: now,
             rules,
         };
         engine.observe(Event::WorkerStarted { worker: engine.rules.worker.to_string() });
@@ -238,9 +249,11 @@ impl Engine {
 
     /// Moves everything as far as it goes at `now`.
     fn advance(&mut self, now: Instant) {
+        self.advanced_to = now;
         self.pass_deadlines(now);
         self.refuse_hopeless_asks();
         self.drive_work(now);
+        self.drive_settle(now);
         self.drive_watch(now);
         self.stop_when_done();
     }
@@ -248,6 +261,7 @@ impl Engine {
     fn link(&mut self, link: Link) -> &mut LinkState<Purpose> {
         match link {
             Link::Work => &mut self.work,
+            Link::Settle => &mut self.settle,
             Link::Watch => &mut self.watch,
         }
     }

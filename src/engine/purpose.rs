@@ -1,6 +1,7 @@
 //! What a statement in flight is for.
 #![deny(clippy::disallowed_methods)]
 
+use super::settling::Share;
 use crate::ask::Ask;
 use crate::job::RunId;
 use crate::rotation::Floor;
@@ -29,6 +30,7 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) settled: Vec<RunId>,
+    pub(super) share: Share,
     pub(super) claim: Option<Wanted>,
 }
 

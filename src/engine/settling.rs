@@ -60,6 +60,27 @@ struct Pending {
     retry: Option<Retry>,
 }
 
+/// Which results go over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    All,
+    /// Those after which nobody claims the job again.
+    Completions,
+    /// Those that may make the job claimable. They go with the claims, so that none of these can bring the job back
+    /// before the answer tells that its run is over.
+    Others,
+}
+
+impl Share {
+    fn has(self, pending: &Pending) -> bool {
+        match self {
+            Self::All => true,
+            Self::Completions => pending.settlement.outcome == Ending::Completed,
+            Self::Others => pending.settlement.outcome != Ending::Completed,
+        }
+    }
+}
+
 /// What a result counts as, once it is stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tally {
@@ -95,16 +116,16 @@ impl Settling {
         self.alone
     }
 
-    /// What the next exchange settles.
-    pub(super) fn batch(&mut self, now: Instant) -> Vec<Settlement> {
-        let sendable = |it: &&mut Pending| it.not_before.is_none_or(|at| at <= now);
+    /// What the next exchange settles, of this share.
+    pub(super) fn batch(&mut self, now: Instant, share: Share) -> Vec<Settlement> {
+        let sendable = |it: &&mut Pending| it.not_before.is_none_or(|at| at <= now) && share.has(it);
         let taken = self.results.values_mut().filter(sendable).take(self.limit);
         taken.map(|it| it.settlement.clone()).collect()
     }
 
-    /// The soonest time at which a result that waits may be sent.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.results.values().map(|it| it.not_before).fold(None, sooner)
+    /// The soonest time at which a result of this share that waits may be sent.
+    pub(super) fn deadline(&self, share: Share) -> Option<Instant> {
+        self.results.values().filter(|it| share.has(it)).map(|it| it.not_before).fold(None, sooner)
     }
 
     /// Gives all of them up: which runs they are of, and of which kinds.

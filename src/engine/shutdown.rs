@@ -189,6 +189,7 @@ impl Engine {
         self.leases.doubt_no_more();
         self.watching.announce_no_more();
         self.work.forget();
+        self.settle.forget();
         self.watch.forget();
     }
 

@@ -26,7 +26,7 @@ impl Engine {
                 self.hold_recovery(now);
                 self.claiming.doubt();
             }
-            Link::Work => {}
+            Link::Work | Link::Settle => {}
             Link::Watch => self.watching_again(now),
         }
     }
@@ -50,7 +50,7 @@ impl Engine {
     }
 
     pub(super) fn replied(&mut self, now: Instant, id: StatementId, reply: Result<Reply, Fault>) {
-        let Some(link) = [Link::Work, Link::Watch].into_iter().find(|link| self.link(*link).is_in_flight(id)) else {
+        let Some(link) = Link::ALL.into_iter().find(|link| self.link(*link).is_in_flight(id)) else {
             return;
         };
         if let Err(fault) = &reply {
@@ -95,7 +95,7 @@ impl Engine {
         match purpose {
             Purpose::Check => self.watching.unchecked(),
             Purpose::Pulse => {}
-            Purpose::Exchange(Exchange { settled, claim }) => {
+            Purpose::Exchange(Exchange { settled, claim, .. }) => {
                 self.exchange_failed(now, &settled, claim.is_some(), fault);
             }
             Purpose::Stale | Purpose::Recover => self.claiming.recover_again(),
@@ -209,7 +209,8 @@ impl Engine {
     }
 
     fn next_exchange(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
-        let batch = self.settling.batch(now);
+        let share = self.share_of_work();
+        let batch = self.settling.batch(now, share);
         let held_back = !batch.is_empty() && self.settling.goes_alone();
         let claim = if self.is_running() && !held_back { self.claim_due(now, &batch) } else { None };
         if batch.is_empty() && claim.is_none() {
@@ -218,7 +219,7 @@ impl Engine {
         let settled: Vec<RunId> = batch.iter().map(|it| it.id).collect();
         let (claim, wanted) = claim.unzip();
         let statement = Statement::Exchange { settle: self.settle_statement(batch), claim };
-        Some((statement, Purpose::Exchange(Exchange { settled, claim: wanted })))
+        Some((statement, Purpose::Exchange(Exchange { settled, share, claim: wanted })))
     }
 
     fn next_survey(&mut self, now: Instant) -> Option<(Statement, Purpose)> {

@@ -232,6 +232,7 @@ impl Job {
 pub(crate) struct WorkerSpec {
     pub(crate) kinds: Vec<(Kind, Option<usize>)>,
     pub(crate) concurrency: Option<usize>,
+    pub(crate) connections: Option<usize>,
     pub(crate) poll_max: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) renew_leases: bool,
@@ -257,6 +258,7 @@ impl Default for WorkerSpec {
         Self {
             kinds: vec![(Kind::Plain, None)],
             concurrency: Some(4),
+            connections: None,
             poll_max: None,
             lease: None,
             renew_leases: true,
@@ -298,8 +300,8 @@ macro_rules! configured {
     ($builder:expr, $spec:expr) => {{
         let spec: &$crate::suite::front::WorkerSpec = $spec;
         let mut builder = $builder.jitter(spec.jitter).renew_leases(spec.renew_leases).timeout(spec.timeout);
-        $crate::suite::front::set!(builder, spec: concurrency, poll_max, lease, shutdown_timeout, handler_grace);
-        $crate::suite::front::set!(builder, spec: abort_grace, priority_ratio, backstop, retain_cancelled);
+        $crate::suite::front::set!(builder, spec: concurrency, connections, poll_max, lease, shutdown_timeout);
+        $crate::suite::front::set!(builder, spec: handler_grace, abort_grace, priority_ratio, backstop, retain_cancelled);
         if let Some((base, cap)) = spec.backoff {
             builder = builder.backoff(venturi::Backoff::new(base, cap));
         }

@@ -352,6 +352,7 @@ macro_rules! bodies {
                 a_logger_that_panics_stops_no_worker,
             ]
             resilience: [
+                a_second_connection_settles_and_losing_it_costs_no_job,
                 connections_that_are_cut_while_idle_come_back,
                 connections_that_are_cut_all_the_time_lose_and_double_nothing,
                 a_connection_that_is_cut_while_it_settles_leaves_one_result,

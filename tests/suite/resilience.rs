@@ -185,3 +185,24 @@ pub(crate) fn a_worker_that_cannot_listen_at_first_listens_when_it_can(front: &d
     eventually("both are there", || (stage.place.backends("true").len() == 2).then_some(()));
     assert!(!worker.has_ended());
 }
+
+pub(crate) fn a_second_connection_settles_and_losing_it_costs_no_job(front: &dyn Front) {
+    const JOBS: usize = 3_000;
+    let stage = Stage::new(front);
+    stage.enqueue_many(Kind::Plain, (0..JOBS).map(|nth| job(format!("job {nth}"))));
+    stage.work(&WorkerSpec { concurrency: Some(16), connections: Some(2), ..WorkerSpec::default() });
+    // A connection that settles alone; the one that claims, too, says "exchange_completed".
+    let settling = || stage.place.backends("query LIKE '-- settle_completed:%'");
+    let done = || stage.place.number("SELECT count(*) FROM finished");
+    for part in 1..=3 {
+        let pids = eventually("completions have a connection of their own", || {
+            let pids = settling();
+            (!pids.is_empty() || done() == JOBS as i64).then_some(pids)
+        });
+        assert!(part > 1 || !pids.is_empty(), "all done over one connection");
+        stage.place.terminate(&pids);
+    }
+    stage.place.wait_all_finished();
+    let once = "SELECT count(*) FROM finished WHERE run_count = 1 AND status = 3 AND failure_count = 0";
+    assert_eq!(stage.place.number(once), JOBS as i64);
+}

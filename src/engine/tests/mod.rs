@@ -8,6 +8,7 @@ mod contract_threads;
 mod contract_trouble;
 mod control;
 mod measuring;
+mod parting;
 mod reliability;
 mod server;
 mod settling;

@@ -229,6 +229,7 @@ fn story(seed: u64) {
     };
     let mut rules = config(4);
     rules.backstop = None;
+    rules.connections = if seed / 2 % 2 == 0 { 1 } else { 2 };
     rules.backoff = backoff;
     for _ in 0..3 {
         world.add(rules.clone(), kinds());
@@ -285,6 +286,7 @@ fn stopping_story(seed: u64) {
     rules.shutdown_timeout = ms(world.random(3_000));
     rules.handler_grace = Some(ms(world.random(3_000)));
     rules.abort_grace = S(1);
+    rules.connections = if seed / 2 % 2 == 0 { 1 } else { 2 };
     let threads = seed % 2 == 0;
     let timeout = (seed % 3 == 0).then_some(S(2));
     let kinds = || vec![KindRule { timeout, ..leased("fast", 3) }, KindRule { blocking: threads, ..leased("slow", 3) }];
