@@ -425,8 +425,9 @@ impl Engine {
         let marks = &mut self.claiming.marks;
         match (wanted.bounded, reply.looked_for.map(seconds)) {
             (true, Some(took)) => marks.looked_from_marks(took),
-            (false, Some(took)) => marks.looked_fully(now, took),
-            (_, None) => {}
+            // One that left something out, by a floor or by kinds, has not seen what may lie behind the marks there.
+            (false, Some(took)) if wanted.floor.is_none() && !wanted.narrowed => marks.looked_fully(now, took),
+            (false, _) | (true, None) => {}
         }
         let rules = &self.rules;
         self.claiming.marks.note(reply.jobs.iter().filter_map(|job| Some((rules.kind_index(&job.kind)?, job))));

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::world::{Behaviour, World, config, kind, ms};
 use crate::Priority;
+use crate::config::Config;
 use crate::engine::Input;
 use crate::registry::KindRule;
 
@@ -167,11 +168,15 @@ fn a_saturated_worker_with_jobs_falling_due_does_little_housekeeping() {
 
 /// A worker with a backlog while each look from the beginning takes so many seconds.
 fn beside_an_old_snapshot(full_look: f64) -> (World, usize) {
+    beside_an_old_snapshot_with(full_look, config(4))
+}
+
+fn beside_an_old_snapshot_with(full_look: f64, config: Config) -> (World, usize) {
     let mut world = World::new(1);
     (world.server.full_look, world.server.bounded_look) = (full_look, 0.0001);
     world.behave(|_, _| Behaviour::takes(ms(1)));
     world.enqueue_many("a", 4_000);
-    let node = world.add(config(4), vec![kind("a"), kind("b")]);
+    let node = world.add(config, vec![kind("a"), kind("b")]);
     (world, node)
 }
 
@@ -211,13 +216,17 @@ fn slow_full_looks_take_a_tenth_of_the_time_and_one_comes_before_the_worker_slee
 
 #[test]
 fn a_job_that_comes_back_behind_the_marks_waits_ten_full_looks_at_most() {
-    let (mut world, _) = beside_an_old_snapshot(0.03);
-    let late = world.server.enqueue("a", Priority::Normal, ms(600));
-    // Due with the age of the first: older than all that is left by then.
-    world.server.live.get_mut(&late).unwrap().created = Duration::ZERO;
-    world.run_while(S(60), |world| !world.server.claims.iter().any(|(_, id, ..)| id.job == late));
-    let at = world.server.claims.iter().find(|(_, id, ..)| id.job == late).unwrap().0;
-    assert!(at < ms(600) + ms(500) + ms(300) + ms(50), "{at:?}: due, promoted within 500 ms, seen within 300 ms");
+    for connections in [1, 2] {
+        let (mut world, _) = beside_an_old_snapshot_with(0.03, Config { connections, ..config(4) });
+        let late = world.server.enqueue("a", Priority::Normal, ms(600));
+        // Older than all others, and due when the marks are far beyond it.
+        for (id, row) in &mut world.server.live {
+            row.created = if *id == late { Duration::ZERO } else { ms(1) };
+        }
+        world.run_while(S(60), |world| !world.server.claims.iter().any(|(_, id, ..)| id.job == late));
+        let at = world.server.claims.iter().find(|(_, id, ..)| id.job == late).unwrap().0;
+        assert!(at < ms(600) + ms(500) + ms(300) + ms(50), "{at:?}: due, promoted within 500 ms, seen within 300 ms");
+    }
 }
 
 #[test]
