@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::job::RunId;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, ShutdownReport, Verdict};
-use crate::threads::{Pool, Runner};
+use crate::threads::{Audience, Pool, Runner};
 use crate::time::later;
 
 use super::arrivals::{Arrival, Arrivals};
@@ -73,6 +73,7 @@ pub(super) fn start<S: Send + Sync + 'static>(
         let driver = Driver {
             pool: Pool::new(blocking.runners, blocking.state, tell, shutdown.clone(), most, home),
             blocks,
+            audience: Audience::new(rules.config.observers.clone(), Some(Arc::clone(&rules.worker))),
             engine: Engine::new(rules, now()),
             wires: [Wire::new(database.clone()), Wire::new(database.clone()), Wire::new(database.watched())],
             arrivals: Arrivals::new(receiver),
@@ -100,6 +101,7 @@ struct Driver<S> {
     runs: Runs,
     inbox: Inbox,
     orders: Sender<Order>,
+    audience: Audience,
     shutdown: CancellationToken,
 }
 
@@ -109,7 +111,9 @@ impl<S: Send + Sync + 'static> Driver<S> {
         loop {
             while let Some(output) = self.engine.output(now()) {
                 if let Output::Stopped(result) = output {
-                    self.pool.end_by(later(now(), END_WITHIN));
+                    let deadline = later(now(), END_WITHIN);
+                    self.pool.end_by(deadline);
+                    self.audience.end_by(deadline);
                     return result;
                 }
                 self.carry_out(output);
@@ -144,8 +148,7 @@ impl<S: Send + Sync + 'static> Driver<S> {
                 self.pool.cancel(id, reason);
             }
             Output::Abort(id) => self.abort(id),
-            // A logger is code of the application's.
-            Output::Observe(event) => drop(guarded(|| event.log())),
+            Output::Observe(event) => self.audience.tell(event),
             Output::Stopped(_) => debug_assert!(false, "the loop ends with it"),
         }
     }

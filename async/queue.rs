@@ -11,7 +11,9 @@ use tokio_postgres::GenericClient;
 use crate::errand::Errand;
 use crate::error::{Error, ErrorKind};
 use crate::knobs::random_seed;
+use crate::observer::Observers;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
+use crate::threads::Audience;
 use crate::visit::Entrance;
 use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
 
@@ -37,6 +39,7 @@ pub struct Queue {
 pub struct QueueBuilder {
     database: Database,
     rules: Rules,
+    observers: Observers,
 }
 
 impl QueueBuilder {
@@ -50,14 +53,16 @@ impl QueueBuilder {
     /// # Cancellation
     /// Dropped at any time, it closes the connection and leaves nothing behind.
     pub async fn connect(self) -> Result<Queue, Error> {
-        let Self { database, rules } = self;
+        let Self { database, rules, observers } = self;
         let entrance = Entrance::new(&database, rules);
         // Not bounded: each caller waits for its answer, and the producer refuses what is too much.
         let (calls, inbox) = async_channel::unbounded();
         let make = move || {
             let producer = Producer::new(database.schema_name().as_str().to_owned(), rules, random_seed(), now());
             let wire = Wire::new(database);
-            Driver { producer, wire, arrivals: Arrivals::new(inbox), calls: 0, answers: HashMap::new() }.run()
+            let audience = Audience::new(observers, None);
+            let (arrivals, answers) = (Arrivals::new(inbox), HashMap::new());
+            Driver { producer, wire, arrivals, calls: 0, answers, audience }.run()
         };
         thread::start("venturi-queue", make, drop)?;
         let queue = Queue { calls, entrance, rules };
@@ -101,7 +106,7 @@ impl Queue {
     /// ```
     #[must_use]
     pub fn builder(database: &Database) -> QueueBuilder {
-        QueueBuilder { database: database.clone(), rules: Rules::default() }
+        QueueBuilder { database: database.clone(), rules: Rules::default(), observers: Observers::default() }
     }
 
     /// Stores one job, and returns when it is committed and workers have been told.
@@ -352,6 +357,7 @@ struct Driver {
     arrivals: Arrivals<Call>,
     calls: CallId,
     answers: HashMap<CallId, Sender<Result<Response, Error>>>,
+    audience: Audience,
 }
 
 impl Driver {
@@ -387,6 +393,7 @@ impl Driver {
                     let _ = caller.try_send(answer);
                 }
             }
+            Output::Observe(event) => self.audience.tell(event),
             Output::Stopped => debug_assert!(false, "the loop ends with it"),
         }
     }

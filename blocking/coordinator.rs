@@ -12,11 +12,9 @@ use crate::context::Home;
 use crate::engine::{Engine, Input, Link, Output, Rules};
 use crate::error::Error;
 use crate::link::Epoch;
-use crate::observer::Event;
-use crate::panic_boundary::guarded;
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
-use crate::threads::{Pool, Runner};
+use crate::threads::{Audience, Pool, Runner};
 use crate::{Database, time};
 
 use super::clock::now;
@@ -42,6 +40,7 @@ pub(super) struct Coordinator<S> {
     settle: LinkThreads,
     watch: LinkThreads,
     handlers: Pool<S>,
+    audience: Audience,
     shutdown: CancellationToken,
 }
 
@@ -65,7 +64,9 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
         let runners = registry.into_runners().into_iter().map(Some).collect();
         let inbox = sender.clone();
         let tell = move |input| drop(inbox.send(input));
+        let audience = Audience::new(rules.config.observers.clone(), Some(Arc::clone(&rules.worker)));
         Self {
+            audience,
             engine: Engine::new(rules, now()),
             handlers: Pool::new(runners, state, tell, shutdown.clone(), most, home),
             work: LinkThreads::new("venturi-work", &database),
@@ -128,7 +129,7 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
             Output::Start(start) => self.handlers.start(start),
             Output::Cancel(id, reason) => self.handlers.cancel(id, reason),
             Output::Abort(id) => self.handlers.revoke(id),
-            Output::Observe(event) => observe(&event),
+            Output::Observe(event) => self.audience.tell(event),
             Output::Stopped(_) => {}
         }
     }
@@ -166,10 +167,6 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
         self.work.end_by(deadline);
         self.settle.end_by(deadline);
         self.watch.end_by(deadline);
+        self.audience.end_by(deadline);
     }
-}
-
-/// The logger is the application's code: its panic must not stop the worker.
-fn observe(event: &Event) {
-    let _ = guarded(|| event.log());
 }

@@ -11,8 +11,9 @@ use crate::errand::Errand;
 use crate::error::Error;
 use crate::knobs::random_seed;
 use crate::link::Epoch;
+use crate::observer::Observers;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
-use crate::threads;
+use crate::threads::{self, Audience};
 use crate::visit::Entrance;
 use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
 
@@ -45,6 +46,7 @@ struct Handle {
 pub struct QueueBuilder {
     database: Database,
     rules: Rules,
+    observers: Observers,
 }
 
 impl QueueBuilder {
@@ -55,9 +57,9 @@ impl QueueBuilder {
     /// # Errors
     /// As [`Queue::connect`].
     pub fn connect(self) -> Result<Queue, Error> {
-        let Self { database, rules } = self;
+        let Self { database, rules, observers } = self;
         let (messages, inbox) = unbounded();
-        let owner = Owner::new(&database, rules, inbox, messages.clone());
+        let owner = Owner::new(&database, rules, observers, inbox, messages.clone());
         threads::spawn(THREAD.to_owned(), || owner.run()).map_err(|error| threads::cannot_start(THREAD, error))?;
         let queue =
             Queue { handle: Arc::new(Handle { messages, entrance: Entrance::new(&database, rules), database, rules }) };
@@ -114,7 +116,7 @@ impl Queue {
     /// ```
     #[must_use]
     pub fn builder(database: &Database) -> QueueBuilder {
-        QueueBuilder { database: database.clone(), rules: Rules::default() }
+        QueueBuilder { database: database.clone(), rules: Rules::default(), observers: Observers::default() }
     }
 
     /// Stores a job for `task` and returns when it is committed and waiting workers have been told.
@@ -367,10 +369,17 @@ struct Owner {
     link: LinkThreads,
     answers: BTreeMap<CallId, Sender<Answer>>,
     calls: CallId,
+    audience: Audience,
 }
 
 impl Owner {
-    fn new(database: &Database, rules: Rules, inbox: Receiver<Message>, sender: Sender<Message>) -> Self {
+    fn new(
+        database: &Database,
+        rules: Rules,
+        observers: Observers,
+        inbox: Receiver<Message>,
+        sender: Sender<Message>,
+    ) -> Self {
         Self {
             producer: Producer::new(database.schema_name().as_str().to_owned(), rules, random_seed(), now()),
             inbox,
@@ -378,6 +387,7 @@ impl Owner {
             link: LinkThreads::new("venturi-enqueue", database).probing(),
             answers: BTreeMap::new(),
             calls: 0,
+            audience: Audience::new(observers, None),
         }
     }
 
@@ -431,6 +441,7 @@ impl Owner {
                     let _ = caller.send(answer);
                 }
             }
+            Output::Observe(event) => self.audience.tell(event),
             Output::Stopped => {}
         }
     }

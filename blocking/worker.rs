@@ -21,7 +21,8 @@ use super::coordinator::{Coordinator, Parts};
 /// `S` is the application's state, which every handler gets by reference.
 ///
 /// It uses two connections, whatever its concurrency, and these threads: the one that called [`run`](Self::run), one
-/// for each connection, and handler threads named `venturi-handler-1` and so on, started on demand.
+/// for each connection, and handler threads named `venturi-handler-1` and so on, started on demand; and one more,
+/// `venturi-observer`, if it has observers.
 pub struct Worker<S> {
     parts: Parts<S>,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::filter::Cleanup;
+use crate::observer::Observers;
 
 /// Half the cores, since a job also keeps the database busy; more than 8 are worth a decision.
 pub(crate) const MAX_DEFAULT_CONCURRENCY: usize = 8;
@@ -86,6 +87,7 @@ pub(crate) struct Config {
     /// Which finished jobs this worker deletes.
     pub(crate) retention: Cleanup,
     pub(crate) discard_completed: bool,
+    pub(crate) observers: Observers,
 }
 
 impl Config {
@@ -110,6 +112,7 @@ impl Config {
             claimed_by: None,
             retention: Cleanup::new(),
             discard_completed: false,
+            observers: Observers::default(),
         }
     }
 

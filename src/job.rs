@@ -46,6 +46,17 @@ pub(crate) struct RunId {
     pub(crate) run: i32,
 }
 
+impl RunId {
+    pub(crate) fn job_id(self) -> JobId {
+        JobId(self.job)
+    }
+
+    /// As users see it.
+    pub(crate) fn run_count(self) -> u32 {
+        self.run.unsigned_abs()
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.job, self.run)

@@ -1,6 +1,7 @@
 //! What happened to a job, run by run.
 #![deny(clippy::disallowed_methods)]
 
+use std::fmt;
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
@@ -8,6 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::job::Json;
 use crate::job_info::decoded;
+use crate::statement::Ending;
 
 /// One entry of a job's journal: how a run ended, or what was done to the job between runs.
 #[derive(Clone, Debug)]
@@ -61,6 +63,22 @@ pub enum JournalEvent {
 }
 
 impl JournalEvent {
+    /// The word that the view `journal_entries` shows.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+            Self::Retried => "retried",
+            Self::Paused => "paused",
+            Self::Released => "released",
+            Self::StaleRecovered => "stale-recovered",
+            Self::Merged => "merged",
+            Self::Requeued => "requeued",
+        }
+    }
+
     /// The event that ended a job, by the word of the view `jobs`.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Some(match word {
@@ -85,5 +103,24 @@ impl JournalEvent {
             11 => Self::Requeued,
             _ => return None,
         })
+    }
+}
+
+impl From<Ending> for JournalEvent {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Completed => Self::Completed,
+            Ending::Dead => Self::Dead,
+            Ending::Cancelled => Self::Cancelled,
+            Ending::Retried => Self::Retried,
+            Ending::Paused => Self::Paused,
+            Ending::Released => Self::Released,
+        }
+    }
+}
+
+impl fmt::Display for JournalEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

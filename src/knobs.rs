@@ -195,6 +195,15 @@ macro_rules! knobs {
             self
         }
 
+        /// Tells an [`Observer`](crate::Observer) what happens in this worker. Default: only the log is told.
+        ///
+        /// Called several times, each is told, in that order, on a thread named `venturi-observer`.
+        #[must_use]
+        pub fn observer(mut self, observer: impl $crate::Observer) -> Self {
+            self.config.observers.add(observer);
+            self
+        }
+
         /// The identity that claims are recorded under. Default: `host:pid`.
         ///
         /// A random suffix is always appended, so that two workers never share one. At most 200 bytes without control

@@ -97,6 +97,7 @@ pub use job::JobId;
 pub use job_info::{JobInfo, JobStatus};
 pub use journal::{JournalEntry, JournalEvent};
 pub use merge::{Merge, Pending};
+pub use observer::{Event, Observed, Observer};
 pub use outcome::{Outcome, TaskError};
 pub use prepared::Prepared;
 pub use producer::RecoveredStale;

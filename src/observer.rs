@@ -1,48 +1,301 @@
 //! What happens inside a worker, as typed events, each with one line in the log.
 #![deny(clippy::disallowed_methods)]
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use log::kv::{self, Key, Source, Value, VisitSource};
 use log::{Level, Record};
 
+use crate::{Effect, JobId, JournalEvent};
+
 const TARGET: &str = "venturi";
 
+/// Hears of what happens in a worker or a queue. Given to their builders with `observer`; there may be several.
+///
+/// Closures are observers, too. What is told has happened: an event comes after the write that it reports was confirmed.
+///
+/// Observers are called one after the other on a thread of their own, so a slow one delays no lease and no job. When
+/// 10,000 events wait, further ones are dropped, and [`Event::Missed`] tells how many. A panic is logged, and the next
+/// event is told as if nothing had happened. A worker that stops, and a queue that is dropped, tell what waits first; a
+/// worker waits for that for 300 ms.
+///
+/// ```
+/// use venturi::{Event, Observed};
+///
+/// let failures = |observed: &Observed<'_>| {
+///     if let Event::Settled { job, kind, outcome, ran, .. } = observed.event {
+///         println!("{:?}: job {job} ({kind}) {outcome} after {ran:?}", observed.worker);
+///     }
+/// };
+/// # fn observer(_: impl venturi::Observer) {}
+/// # observer(failures);
+/// ```
+pub trait Observer: Send + Sync + 'static {
+    /// Takes note of one event.
+    fn observe(&self, observed: &Observed<'_>);
+}
+
+impl<F: Fn(&Observed<'_>) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, observed: &Observed<'_>) {
+        self(observed);
+    }
+}
+
+/// An event, and where it happened.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Observed<'a> {
+    /// The worker's identity as its claims are recorded, `host:pid:suffix`; `None` for what happened in a queue.
+    pub worker: Option<&'a str>,
+    /// What happened.
+    pub event: &'a Event,
+}
+
+impl<'a> Observed<'a> {
+    #[cfg_attr(not(any(feature = "blocking", feature = "async")), allow(dead_code, reason = "front-ends observe"))]
+    pub(crate) fn new(worker: Option<&'a str>, event: &'a Event) -> Self {
+        Self { worker, event }
+    }
+}
+
+/// The observers of one worker or queue. A clone is cheap.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(pub(crate) Vec<Arc<dyn Observer>>);
+
+impl Observers {
+    pub(crate) fn add(&mut self, observer: impl Observer) {
+        self.0.push(Arc::new(observer));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} observers", self.0.len())
+    }
+}
+
+/// What happened in a worker or a queue.
+///
+/// Each is written to the log as well, with the target `venturi` and the fields as key-values: what every job does at
+/// the level debug, what an operator did at info, what an operator should know at warn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    WorkerStarted { worker: String },
-    Claimed { count: usize },
-    Settled { job: i64, run: i32, kind: &'static str, outcome: &'static str },
-    ClaimLost { job: i64, run: i32, kind: &'static str },
-    LateResult { job: i64, run: i32, kind: &'static str },
-    Overruled { job: i64, run: i32, kind: &'static str, outcome: &'static str },
-    Released { job: i64, run: i32, kind: &'static str, reason: &'static str },
-    Recovered { job: i64, kind: String, dead: bool },
-    Degraded { job: i64, what: String },
-    StatementFailed { statement: &'static str, error: String, retry_in: Duration },
-    LinkLost { link: &'static str, error: String, retry_in: Duration },
-    LinkUp { link: &'static str },
-    SpawnerLost { job: i64, run: i32, kind: &'static str },
-    Orphan { job: i64, run: i32 },
-    ShutdownState { state: &'static str, asynchronous: usize, blocking: usize },
-    LeftClaimed { job: i64, run: i32, kind: &'static str, reason: &'static str },
+#[non_exhaustive]
+pub enum Event {
+    /// A worker has begun to work.
+    #[non_exhaustive]
+    WorkerStarted {
+        /// Its identity.
+        worker: String,
+    },
+    /// A job was stored by a queue. Not told of what is stored in a transaction of the application's, since only the
+    /// application knows whether that was committed.
+    #[non_exhaustive]
+    Enqueued {
+        /// The job.
+        job: JobId,
+        /// Its kind.
+        kind: Cow<'static, str>,
+    },
+    /// A task became part of a pending job with the same dedup key.
+    #[non_exhaustive]
+    Merged {
+        /// The job that stands for the task.
+        job: JobId,
+        /// Its kind.
+        kind: Cow<'static, str>,
+        /// How.
+        effect: Effect,
+    },
+    /// A claim brought jobs.
+    #[non_exhaustive]
+    Claimed {
+        /// How many.
+        count: usize,
+    },
+    /// A claimed job was handed to its handler.
+    #[non_exhaustive]
+    Started {
+        /// The job.
+        job: JobId,
+        /// Which run of it: 1 for the first.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// A run's result was stored.
+    #[non_exhaustive]
+    Settled {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+        /// What became of the job.
+        outcome: JournalEvent,
+        /// From handing it to its handler until that ended, or had timed out. Zero if the job could not be read.
+        ran: Duration,
+    },
+    /// The job is not this run's any more: somebody else has it, or it has gone. The run is cancelled.
+    #[non_exhaustive]
+    ClaimLost {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// A run's result came after its claim was lost or its time-out was stored, and is discarded.
+    #[non_exhaustive]
+    LateResult {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind; empty if it is not known any more.
+        kind: &'static str,
+    },
+    /// A handler had completed its job with `complete_in` and then ended otherwise, which is discarded.
+    #[non_exhaustive]
+    Overruled {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+        /// What would have become of the job.
+        outcome: JournalEvent,
+    },
+    /// A job was given back without a failure.
+    #[non_exhaustive]
+    Released {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+        /// Why, in one word or a few.
+        reason: &'static str,
+    },
+    /// A lease had run out: its worker is presumed dead.
+    #[non_exhaustive]
+    Recovered {
+        /// The job.
+        job: JobId,
+        /// Its kind.
+        kind: Cow<'static, str>,
+        /// Whether it went to dead, as the backstop allows no more failures.
+        dead: bool,
+    },
+    /// Something of a run could not be stored as its handler wanted.
+    #[non_exhaustive]
+    Degraded {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// What.
+        what: String,
+    },
+    /// The server refused a statement, which is sent again.
+    #[non_exhaustive]
+    StatementFailed {
+        /// Its name.
+        statement: &'static str,
+        /// What the server said.
+        error: String,
+        /// How long until it is sent again.
+        retry_in: Duration,
+    },
+    /// A connection was lost, or could not be made; it is made again.
+    #[non_exhaustive]
+    LinkLost {
+        /// Which: `work`, `watch`, …
+        link: &'static str,
+        /// Why.
+        error: String,
+        /// How long until it is tried again.
+        retry_in: Duration,
+    },
+    /// A connection was made.
+    #[non_exhaustive]
+    LinkUp {
+        /// Which.
+        link: &'static str,
+    },
+    /// The spawner of an async worker dropped a run before it ended.
+    #[non_exhaustive]
+    SpawnerLost {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// A row was claimed for this worker, which never heard of it; it is released.
+    #[non_exhaustive]
+    Orphan {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+    },
+    /// A stopping worker has come to its next state; see [`ShutdownReport`](crate::ShutdownReport).
+    #[non_exhaustive]
+    ShutdownState {
+        /// `draining`, `forced`, `grace`, `waiting for threads` or `stopped`.
+        state: &'static str,
+        /// How many futures are still going.
+        asynchronous: usize,
+        /// How many blocking handlers are.
+        blocking: usize,
+    },
+    /// A stopped worker could neither settle nor release a job, which waits for its lease to run out.
+    #[non_exhaustive]
+    LeftClaimed {
+        /// The job.
+        job: JobId,
+        /// Which run of it.
+        run: u32,
+        /// Its kind.
+        kind: &'static str,
+        /// Why, in words.
+        reason: &'static str,
+    },
+    /// The observers were too slow, and events were not told.
+    #[non_exhaustive]
+    Missed {
+        /// How many, since the last event that was.
+        events: u64,
+    },
 }
 
 impl Event {
     /// Writes the event's line: the message for people, the same facts as key-values for programs.
-    pub(crate) fn log(&self) {
+    pub(crate) fn log(&self, worker: Option<&str>) {
         let level = self.level();
         if level > log::STATIC_MAX_LEVEL || level > log::max_level() {
             return;
         }
+        let facts = Facts { worker, event: self };
         log::logger().log(
             &Record::builder()
                 .level(level)
                 .target(TARGET)
                 .module_path_static(Some(module_path!()))
                 .args(format_args!("{self}"))
-                .key_values(self)
+                .key_values(&facts)
                 .build(),
         );
     }
@@ -50,7 +303,11 @@ impl Event {
     /// Debug for what every job does, info for what an operator did, warn for what an operator should know.
     fn level(&self) -> Level {
         match self {
-            Self::Claimed { .. } | Self::Settled { .. } => Level::Debug,
+            Self::Claimed { .. }
+            | Self::Enqueued { .. }
+            | Self::Merged { .. }
+            | Self::Started { .. }
+            | Self::Settled { .. } => Level::Debug,
             Self::WorkerStarted { .. } | Self::LinkUp { .. } | Self::ShutdownState { .. } => Level::Info,
             // A job that a stopping worker had claimed and not begun is an ordinary part of stopping.
             Self::Released { reason, .. } if *reason != "shutdown_timeout" => Level::Info,
@@ -64,7 +321,8 @@ impl Event {
             | Self::LinkLost { .. }
             | Self::SpawnerLost { .. }
             | Self::Orphan { .. }
-            | Self::LeftClaimed { .. } => Level::Warn,
+            | Self::LeftClaimed { .. }
+            | Self::Missed { .. } => Level::Warn,
         }
     }
 }
@@ -74,7 +332,15 @@ impl fmt::Display for Event {
         match self {
             Self::WorkerStarted { worker } => write!(f, "worker {worker} started"),
             Self::Claimed { count } => write!(f, "claimed {count} jobs"),
-            Self::Settled { job, run, kind, outcome } => write!(f, "job {job} ({kind}), run {run}: {outcome}"),
+            Self::Enqueued { job, kind } => write!(f, "job {job} ({}) enqueued", OneLine(kind)),
+            Self::Merged { job, kind, effect } => {
+                write!(f, "a task became part of job {job} ({}), which was {}", OneLine(kind), effect_word(*effect))
+            }
+            Self::Started { job, run, kind } => write!(f, "job {job} ({kind}), run {run}: started"),
+            Self::Settled { job, run, kind, outcome, ran } => {
+                write!(f, "job {job} ({kind}), run {run}: {outcome} after {ran:.1?}")
+            }
+            Self::Missed { events } => write!(f, "the observers are too slow, {events} events were not told"),
             Self::ClaimLost { job, run, kind } => {
                 write!(f, "job {job} ({kind}), run {run}: its claim is lost, the run is cancelled")
             }
@@ -92,7 +358,7 @@ impl fmt::Display for Event {
                 let fate = if *dead { "dead at the backstop" } else { "put back" };
                 write!(f, "job {job} ({}): its lease had expired, {fate}", OneLine(kind))
             }
-            Self::Degraded { job, what } => write!(f, "job {job}: {}", OneLine(what)),
+            Self::Degraded { job, run, what } => write!(f, "job {job}, run {run}: {}", OneLine(what)),
             Self::StatementFailed { statement, error, retry_in } => {
                 write!(f, "{statement} failed, next try in {retry_in:.1?}: {}", OneLine(error))
             }
@@ -128,63 +394,131 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-impl Source for Event {
+/// An event's key-values.
+struct Facts<'a> {
+    worker: Option<&'a str>,
+    event: &'a Event,
+}
+
+impl Source for Facts<'_> {
     fn visit<'kvs>(&'kvs self, visitor: &mut dyn VisitSource<'kvs>) -> Result<(), kv::Error> {
-        let mut pair = |key: &'static str, value: Value<'kvs>| visitor.visit_pair(Key::from_str(key), value);
-        pair("event", self.name().into())?;
-        match self {
-            Self::WorkerStarted { worker } => pair("worker", worker.as_str().into()),
-            Self::Claimed { count } => pair("count", (*count).into()),
-            Self::Settled { job, run, kind, outcome: word }
-            | Self::Overruled { job, run, kind, outcome: word }
-            | Self::Released { job, run, kind, reason: word }
-            | Self::LeftClaimed { job, run, kind, reason: word } => {
-                pair("job", (*job).into())?;
-                pair("run", (*run).into())?;
-                pair("kind", (*kind).into())?;
-                let is_outcome = matches!(self, Self::Settled { .. } | Self::Overruled { .. });
-                pair(if is_outcome { "outcome" } else { "reason" }, (*word).into())
+        let mut pair = |key: &'static str, value: Option<Value<'kvs>>| match value {
+            Some(value) => visitor.visit_pair(Key::from_str(key), value),
+            None => Ok(()),
+        };
+        let event = self.event;
+        pair("event", Some(event.name().into()))?;
+        pair("worker", self.worker.map(Value::from))?;
+        pair("job", event.job().map(|job| job.get().into()))?;
+        pair("run", event.run().map(Value::from))?;
+        pair("kind", event.kind().map(Value::from))?;
+        match event {
+            Event::Claimed { count } => pair("count", Some((*count).into())),
+            Event::Merged { effect, .. } => pair("effect", Some(effect_word(*effect).into())),
+            Event::Settled { outcome, ran, .. } => {
+                pair("outcome", Some(outcome.as_str().into()))?;
+                pair("ran_seconds", Some(ran.as_secs_f64().into()))
             }
-            Self::ClaimLost { job, run, kind }
-            | Self::LateResult { job, run, kind }
-            | Self::SpawnerLost { job, run, kind } => {
-                pair("job", (*job).into())?;
-                pair("run", (*run).into())?;
-                pair("kind", (*kind).into())
+            Event::Overruled { outcome, .. } => pair("outcome", Some(outcome.as_str().into())),
+            Event::Released { reason, .. } | Event::LeftClaimed { reason, .. } => {
+                pair("reason", Some((*reason).into()))
             }
-            Self::Recovered { job, kind, dead } => {
-                pair("job", (*job).into())?;
-                pair("kind", kind.as_str().into())?;
-                pair("dead", (*dead).into())
+            Event::Recovered { dead, .. } => pair("dead", Some((*dead).into())),
+            Event::Degraded { what, .. } => pair("what", Some(what.as_str().into())),
+            Event::StatementFailed { statement: name, error, retry_in }
+            | Event::LinkLost { link: name, error, retry_in } => {
+                pair(if matches!(event, Event::LinkLost { .. }) { "link" } else { "statement" }, Some((*name).into()))?;
+                pair("error", Some(error.as_str().into()))?;
+                pair("retry_in_seconds", Some(retry_in.as_secs_f64().into()))
             }
-            Self::Degraded { job, what } => {
-                pair("job", (*job).into())?;
-                pair("what", what.as_str().into())
+            Event::LinkUp { link } => pair("link", Some((*link).into())),
+            Event::ShutdownState { state, asynchronous, blocking } => {
+                pair("state", Some((*state).into()))?;
+                pair("async", Some((*asynchronous).into()))?;
+                pair("blocking", Some((*blocking).into()))
             }
-            Self::StatementFailed { statement: name, error, retry_in }
-            | Self::LinkLost { link: name, error, retry_in } => {
-                pair(if matches!(self, Self::LinkLost { .. }) { "link" } else { "statement" }, (*name).into())?;
-                pair("error", error.as_str().into())?;
-                pair("retry_in_seconds", retry_in.as_secs_f64().into())
-            }
-            Self::LinkUp { link } => pair("link", (*link).into()),
-            Self::Orphan { job, run } => {
-                pair("job", (*job).into())?;
-                pair("run", (*run).into())
-            }
-            Self::ShutdownState { state, asynchronous, blocking } => {
-                pair("state", (*state).into())?;
-                pair("async", (*asynchronous).into())?;
-                pair("blocking", (*blocking).into())
-            }
+            Event::Missed { events } => pair("events", Some((*events).into())),
+            Event::WorkerStarted { worker } if self.worker.is_none() => pair("worker", Some(worker.as_str().into())),
+            _ => Ok(()),
         }
     }
 }
 
+fn effect_word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Inserted => "inserted",
+        Effect::Kept => "kept",
+        Effect::Replaced => "replaced",
+        Effect::Merged => "merged",
+    }
+}
+
 impl Event {
-    fn name(&self) -> &'static str {
+    /// The job that it is about.
+    #[must_use]
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Enqueued { job, .. }
+            | Self::Merged { job, .. }
+            | Self::Started { job, .. }
+            | Self::Settled { job, .. }
+            | Self::ClaimLost { job, .. }
+            | Self::LateResult { job, .. }
+            | Self::Overruled { job, .. }
+            | Self::Released { job, .. }
+            | Self::Recovered { job, .. }
+            | Self::Degraded { job, .. }
+            | Self::SpawnerLost { job, .. }
+            | Self::Orphan { job, .. }
+            | Self::LeftClaimed { job, .. } => Some(*job),
+            _ => None,
+        }
+    }
+
+    /// The run that it is about.
+    #[must_use]
+    pub fn run(&self) -> Option<u32> {
+        match self {
+            Self::Started { run, .. }
+            | Self::Settled { run, .. }
+            | Self::ClaimLost { run, .. }
+            | Self::LateResult { run, .. }
+            | Self::Overruled { run, .. }
+            | Self::Released { run, .. }
+            | Self::Degraded { run, .. }
+            | Self::SpawnerLost { run, .. }
+            | Self::Orphan { run, .. }
+            | Self::LeftClaimed { run, .. } => Some(*run),
+            _ => None,
+        }
+    }
+
+    /// The kind of the job that it is about.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        match self {
+            Self::Enqueued { kind, .. } | Self::Merged { kind, .. } | Self::Recovered { kind, .. } => Some(kind),
+            Self::Started { kind, .. }
+            | Self::Settled { kind, .. }
+            | Self::ClaimLost { kind, .. }
+            | Self::LateResult { kind, .. }
+            | Self::Overruled { kind, .. }
+            | Self::Released { kind, .. }
+            | Self::SpawnerLost { kind, .. }
+            | Self::LeftClaimed { kind, .. } => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Its name, as the log's key-value `event` has it: `settled`, `claim_lost`, and so on.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
         match self {
             Self::WorkerStarted { .. } => "worker_started",
+            Self::Enqueued { .. } => "enqueued",
+            Self::Merged { .. } => "merged",
+            Self::Started { .. } => "started",
+            Self::Missed { .. } => "missed",
             Self::Claimed { .. } => "claimed",
             Self::Settled { .. } => "settled",
             Self::ClaimLost { .. } => "claim_lost",
@@ -223,7 +557,7 @@ mod tests {
 
     fn pairs(event: &Event) -> BTreeMap<String, String> {
         let mut pairs = Pairs::default();
-        event.visit(&mut pairs).unwrap();
+        Facts { worker: None, event }.visit(&mut pairs).unwrap();
         pairs.0
     }
 
@@ -232,17 +566,21 @@ mod tests {
     }
 
     fn one_of_each() -> Vec<Event> {
-        let (job, run, kind, retry_in) = (7, 2, "resize", Duration::from_millis(150));
+        let (job, run, kind, retry_in) = (JobId(7), 2, "resize", Duration::from_millis(150));
         vec![
             Event::WorkerStarted { worker: "host:1:00000001".to_owned() },
             Event::Claimed { count: 3 },
-            Event::Settled { job, run, kind, outcome: "completed" },
+            Event::Enqueued { job, kind: kind.into() },
+            Event::Merged { job, kind: kind.into(), effect: Effect::Kept },
+            Event::Started { job, run, kind },
+            Event::Missed { events: 5 },
+            Event::Settled { job, run, kind, outcome: JournalEvent::Completed, ran: retry_in },
             Event::ClaimLost { job, run, kind },
             Event::LateResult { job, run, kind },
-            Event::Overruled { job, run, kind, outcome: "retried" },
+            Event::Overruled { job, run, kind, outcome: JournalEvent::Retried },
             Event::Released { job, run, kind, reason: "shutdown_timeout" },
-            Event::Recovered { job, kind: "resize".to_owned(), dead: false },
-            Event::Degraded { job, what: "the carry was not stored".to_owned() },
+            Event::Recovered { job, kind: "resize".into(), dead: false },
+            Event::Degraded { job, run, what: "the carry was not stored".to_owned() },
             Event::StatementFailed { statement: "claim", error: "disk full".to_owned(), retry_in },
             Event::LinkLost { link: "work", error: "closed".to_owned(), retry_in },
             Event::LinkUp { link: "work" },
@@ -260,7 +598,7 @@ mod tests {
         for event in &events {
             let line = event.to_string();
             assert!(!line.is_empty() && !line.contains('\n'), "{line}");
-            event.log();
+            event.log(Some("here"));
         }
         names.sort();
         names.dedup();
@@ -269,14 +607,20 @@ mod tests {
 
     #[test]
     fn the_facts_of_an_event_are_key_values() {
-        let settled = Event::Settled { job: 7, run: 2, kind: "resize", outcome: "retried" };
-        assert_eq!(keys(&settled), "event job kind outcome run");
+        let settled = Event::Settled {
+            job: JobId(7),
+            run: 2,
+            kind: "resize",
+            outcome: JournalEvent::Retried,
+            ran: Duration::from_millis(150),
+        };
+        assert_eq!(keys(&settled), "event job kind outcome ran_seconds run");
         assert_eq!(pairs(&settled)["outcome"], "retried");
         assert_eq!(pairs(&settled)["job"], "7");
         let lost = Event::LinkLost { link: "watch", error: "closed".to_owned(), retry_in: Duration::from_millis(150) };
         assert_eq!(keys(&lost), "error event link retry_in_seconds");
         assert_eq!(pairs(&lost)["retry_in_seconds"], "0.15");
-        let left = Event::LeftClaimed { job: 7, run: 2, kind: "resize", reason: "not stopped" };
+        let left = Event::LeftClaimed { job: JobId(7), run: 2, kind: "resize", reason: "not stopped" };
         assert_eq!(keys(&left), "event job kind reason run");
     }
 
@@ -284,7 +628,7 @@ mod tests {
     fn what_each_job_does_is_debug_and_what_needs_a_look_is_a_warning() {
         let levels: Vec<Level> = one_of_each().iter().map(Event::level).collect();
         let count = |level| levels.iter().filter(|it| **it == level).count();
-        assert_eq!((count(Level::Debug), count(Level::Info), count(Level::Warn)), (2, 3, 11));
+        assert_eq!((count(Level::Debug), count(Level::Info), count(Level::Warn)), (5, 3, 12));
     }
 
     #[test]
@@ -295,7 +639,7 @@ mod tests {
             retry_in: Duration::from_millis(150),
         };
         assert_eq!(failed.to_string(), "claim failed, next try in 150.0ms: disk full");
-        let dead = Event::Recovered { job: 7, kind: "a\nb".to_owned(), dead: true };
+        let dead = Event::Recovered { job: JobId(7), kind: "a\nb".into(), dead: true };
         assert_eq!(dead.to_string(), "job 7 (a b): its lease had expired, dead at the backstop");
     }
 }

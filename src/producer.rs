@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::fault::{Fault, FaultKind};
 use crate::link::{Epoch, LinkState, StatementId};
 use crate::migration::check_version;
+use crate::observer::Event;
 use crate::statement::{Enqueue, Recovery, Reply, Statement};
 use crate::time::{later, sooner};
 
@@ -60,6 +61,8 @@ pub(crate) enum Output {
     Disconnect,
     Execute(StatementId, Statement),
     Answer(CallId, Result<Response, Error>),
+    /// Tell whoever listens.
+    Observe(Event),
     Stopped,
 }
 
@@ -132,7 +135,12 @@ impl Producer {
         match input {
             Input::Tick => {}
             Input::Call(id, request) => self.called(now, id, request),
-            Input::Connected(epoch) if self.link.is_current(epoch) => self.link.up(),
+            Input::Connected(epoch) if self.link.is_current(epoch) => {
+                self.link.up();
+                if self.rules.observed {
+                    self.observe(Event::LinkUp { link: "queue" });
+                }
+            }
             Input::Connected(_) => {}
             Input::Lost(epoch, fault) => self.lost(now, epoch, &fault),
             Input::Reply(id, reply) => self.replied(now, id, reply),
@@ -305,7 +313,11 @@ impl Producer {
         if !self.link.is_current(epoch) {
             return;
         }
-        if let (_, Some(purpose)) = self.link.down(now) {
+        let (retry_in, purpose) = self.link.down(now);
+        if self.rules.observed {
+            self.observe(Event::LinkLost { link: "queue", error: fault.message.clone(), retry_in });
+        }
+        if let Some(purpose) = purpose {
             self.failed(now, purpose, fault);
         }
         if matches!(fault.kind, FaultKind::Fatal(_)) {
@@ -352,6 +364,15 @@ impl Producer {
         for id in others.chain(self.keyed.take_all()) {
             self.answer(id, Err(Error::new(error.kind(), error.to_string())));
         }
+    }
+
+    /// Whether it is worth making an event of each job.
+    fn is_observed(&self) -> bool {
+        self.rules.observed || log::log_enabled!(target: "venturi", log::Level::Debug)
+    }
+
+    fn observe(&mut self, event: Event) {
+        self.outbox.push_back(Output::Observe(event));
     }
 
     fn answer(&mut self, id: CallId, answer: Result<Response, Error>) {

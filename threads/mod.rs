@@ -2,10 +2,12 @@
 //!
 //! The blocking front-end runs all its handlers here, the async one those that were registered as blocking.
 
+mod audience;
 mod named;
 mod pool;
 mod runner;
 
+pub(crate) use audience::Audience;
 #[cfg(feature = "blocking")]
 pub(crate) use named::Threads;
 #[cfg(feature = "blocking")]

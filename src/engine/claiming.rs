@@ -446,7 +446,9 @@ impl Engine {
             return;
         }
         let report_start = self.enroll(now, kind, &job);
+        let started = Event::Started { job: id.job_id(), run: id.run_count(), kind: self.kind_name(Some(kind)) };
         self.outbox.push_back(Output::Start(Start { id, kind, job, report_start }));
+        self.observe(started);
     }
 
     /// Takes in what a survey saw.

@@ -88,7 +88,11 @@ impl Engine {
 
     /// A thread cannot be stopped: the failure is stored now, and the slot stays taken until the thread returns.
     fn record_timeout(&mut self, id: RunId) {
-        if let Some(run) = self.runs.get(id).cloned() {
+        let Some(kind) = self.runs.get(id).map(|run| run.kind) else { return };
+        let limit = self.rule(kind).and_then(|rule| rule.timeout).unwrap_or_default();
+        if let Some(run) = self.runs.get_mut(id) {
+            run.ran = limit;
+            let run = run.clone();
             let settlement = self.timed_out(id, &run);
             self.unsettle(settlement, Tally::TimedOut);
         }

@@ -70,6 +70,8 @@ impl Engine {
                 abort: None,
                 times_out_at: None,
                 patience_ends_at: None,
+                started_at: now,
+                ran: Duration::ZERO,
             },
         );
         if self.rules.config.renew_leases {
@@ -196,7 +198,7 @@ impl Engine {
         for id in held {
             let ours = self.runs.get(id).is_some_and(|run| run.row != Row::Gone) || self.settling.holds(id);
             if !ours {
-                self.observe(Event::Orphan { job: id.job, run: id.run });
+                self.observe(Event::Orphan { job: id.job_id(), run: id.run_count() });
                 self.release_unknown(id, None, "the reply to its claim was lost");
             }
         }
@@ -223,7 +225,7 @@ impl Engine {
             self.outbox.push_back(Output::Cancel(id, CancelReason::ClaimLost));
         }
         let kind = self.kind_name(Some(kind));
-        self.observe(Event::ClaimLost { job: id.job, run: id.run, kind });
+        self.observe(Event::ClaimLost { job: id.job_id(), run: id.run_count(), kind });
         self.free(id);
     }
 }

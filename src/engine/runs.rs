@@ -5,7 +5,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::job::RunId;
 
@@ -30,6 +30,10 @@ pub(super) struct Run {
     pub(super) times_out_at: Option<Instant>,
     /// When an abort is given up, or a lost claim's cooperative wait ends.
     pub(super) patience_ends_at: Option<Instant>,
+    /// When it was handed out to be started.
+    pub(super) started_at: Instant,
+    /// From there until it stopped or timed out.
+    pub(super) ran: Duration,
 }
 
 /// What the handler is doing.

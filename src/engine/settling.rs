@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::runs::{Abort, Row, Run, Work};
+use crate::JournalEvent;
 use crate::backoff::Retry;
 use crate::config::{DecodePolicy, PanicPolicy};
 use crate::fault::{Fault, FaultKind};
@@ -156,6 +157,9 @@ impl Engine {
             return;
         }
         run.work = Work::Stopped;
+        if run.ran == Duration::ZERO {
+            run.ran = now.saturating_duration_since(run.started_at);
+        }
         run.spoke_late = run.row == Row::Unsettled;
         let (kind, row, blocking) = (run.kind, run.row, run.blocking);
         if blocking {
@@ -163,7 +167,7 @@ impl Engine {
         }
         if report.verdict == Verdict::Discarded && self.is_running() {
             let kind = self.kind_name(Some(kind));
-            self.observe(Event::SpawnerLost { job: id.job, run: id.run, kind });
+            self.observe(Event::SpawnerLost { job: id.job_id(), run: id.run_count(), kind });
             self.spawner_discarded(now);
         } else if report.verdict == Verdict::NotStarted && self.is_running() {
             // No thread could be started for it. Claiming it again at once would fail again at once.
@@ -189,7 +193,7 @@ impl Engine {
     fn conclude(&mut self, id: RunId, report: Report) {
         let Some(run) = self.runs.get(id).cloned() else { return };
         if let Some(what) = &report.degraded {
-            self.observe(Event::Degraded { job: id.job, what: what.clone() });
+            self.observe(Event::Degraded { job: id.job_id(), run: id.run_count(), what: what.clone() });
         }
         let tally = self.tally(&run, &report.verdict);
         let settlement = self.decide(id, &run, report);
@@ -337,7 +341,7 @@ impl Engine {
             Tally::Released(_) => self.report.released += 1,
         }
         if matches!(tally, Tally::Confirmed) {
-            self.observe(Event::Degraded { job: id.job, what: NOT_COMMITTED.to_owned() });
+            self.observe(Event::Degraded { job: id.job_id(), run: id.run_count(), what: NOT_COMMITTED.to_owned() });
         }
         self.tell_settled(kind, tally, &settlement);
         self.announce_settlement(now, kind, &settlement);
@@ -349,12 +353,12 @@ impl Engine {
         let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
         self.report.settled += 1;
         let kind = self.kind_name(kind);
-        let RunId { job, run } = id;
+        let (job, run, ran) = (id.job_id(), id.run_count(), self.time_of(id));
         if !matches!(tally, Tally::Confirmed) {
             self.report.overruled += 1;
-            self.observe(Event::Overruled { job, run, kind, outcome: settlement.outcome.name() });
+            self.observe(Event::Overruled { job, run, kind, outcome: settlement.outcome.into() });
         }
-        self.observe(Event::Settled { job, run, kind, outcome: Ending::Completed.name() });
+        self.observe(Event::Settled { job, run, kind, outcome: JournalEvent::Completed, ran });
         self.row_is(id, Row::Done);
     }
 
@@ -371,11 +375,16 @@ impl Engine {
     fn tell_settled(&mut self, kind: Option<usize>, tally: Tally, settlement: &Settlement) {
         // A row whose kind is not known was told of when it was found.
         let Some(kind) = kind.and_then(|kind| self.rule(kind)).map(|rule| rule.kind) else { return };
-        let RunId { job, run } = settlement.id;
+        let (job, run, ran) = (settlement.id.job_id(), settlement.id.run_count(), self.time_of(settlement.id));
         self.observe(match tally {
             Tally::Released(reason) => Event::Released { job, run, kind, reason },
-            _ => Event::Settled { job, run, kind, outcome: settlement.outcome.name() },
+            _ => Event::Settled { job, run, kind, outcome: settlement.outcome.into(), ran },
         });
+    }
+
+    /// How long the run took; nothing for a row that never became one.
+    fn time_of(&self, id: RunId) -> Duration {
+        self.runs.get(id).map_or(Duration::ZERO, |run| run.ran)
     }
 
     /// The row is no longer this run's: its result is discarded.
@@ -398,7 +407,7 @@ impl Engine {
     fn late_result(&mut self, id: RunId, kind: Option<usize>) {
         let kind = self.kind_name(kind);
         self.report.late += 1;
-        self.observe(Event::LateResult { job: id.job, run: id.run, kind });
+        self.observe(Event::LateResult { job: id.job_id(), run: id.run_count(), kind });
     }
 
     /// Gives the run's slot back if nothing holds it, and looks for work for it.
@@ -443,7 +452,7 @@ impl Engine {
         pending.settlement.note = Some(text::note(&what));
         pending.settlement.attachment = None;
         pending.settlement.carry = None;
-        self.observe(Event::Degraded { job: id.job, what });
+        self.observe(Event::Degraded { job: id.job_id(), run: id.run_count(), what });
     }
 }
 

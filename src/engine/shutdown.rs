@@ -197,7 +197,7 @@ impl Engine {
         let kind = self.kind_name(kind);
         self.report.left_claimed.push(LeftClaimed { job: crate::JobId(id.job), kind, reason });
         let reason = if reason == LeftReason::NotStopped { "not stopped" } else { "not stored" };
-        self.observe(Event::LeftClaimed { job: id.job, run: id.run, kind, reason });
+        self.observe(Event::LeftClaimed { job: id.job_id(), run: id.run_count(), kind, reason });
     }
 
     fn tell_state(&mut self, state: &'static str) {

@@ -152,7 +152,7 @@ impl Engine {
             if !row.dead {
                 self.announce_repended(now, &row.kind, row.delay);
             }
-            self.observe(Event::Recovered { job: row.job, kind: row.kind, dead: row.dead });
+            self.observe(Event::Recovered { job: row.job.into(), kind: row.kind.into(), dead: row.dead });
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
 
+use crate::observer::Event;
 use crate::statement::{CopyJobs, NewId, Numbers, Statement};
 
 use super::bulk::MAX_BYTES;
@@ -72,6 +73,11 @@ impl Producer {
             let (own, others) = rest.split_at(insert.jobs.len().min(rest.len()));
             rest = others;
             let response = Response::Enqueued(own.iter().map(|it| it.id).collect());
+            if self.is_observed() {
+                for (job, id) in insert.jobs.rows().iter().zip(own) {
+                    self.observe(Event::Enqueued { job: id.id.into(), kind: job.kind.clone() });
+                }
+            }
             if !self.rules.notify {
                 self.answer(insert.id, Ok(response));
                 continue;

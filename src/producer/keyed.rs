@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use crate::backoff::Retry;
 use crate::error::{Error, ErrorKind};
 use crate::fault::Fault;
+use crate::observer::Event;
 use crate::statement::{Candidate, EnqueueKeyed, KeyedAnswer, KeyedJob, Statement};
 use crate::time::{later, sooner};
-use crate::{Enqueued, JobId};
+use crate::{Effect, Enqueued, JobId};
 
 use super::bulk::MAX_BYTES;
 use super::call::{CallId, Response};
@@ -232,6 +233,13 @@ impl Producer {
             self.keyed.turns.remove(&it.key());
             match answer {
                 KeyedAnswer::Stored { id, effect, due_in, wakes } => {
+                    if self.is_observed() {
+                        let (job, kind) = (JobId(id), it.keyed.job.kind.clone());
+                        self.observe(match effect {
+                            Effect::Inserted => Event::Enqueued { job, kind },
+                            _ => Event::Merged { job, kind, effect },
+                        });
+                    }
                     let stored = Response::Keyed(Round::Stored(Enqueued { id: JobId(id), effect }));
                     if wakes && self.rules.notify {
                         self.announce(&it.keyed.job.kind, due_in);

@@ -3,6 +3,7 @@
 
 use crate::Backoff;
 use crate::config::{DEFAULT_BACKSTOP, DEFAULT_JITTER};
+use crate::observer::Event;
 use crate::recovery;
 use crate::statement::{Recover, Recovered, Recovery, Stale, StaleRow, Statement};
 
@@ -34,6 +35,7 @@ impl Producer {
     pub(super) fn recovered(&mut self, id: CallId, mut done: RecoveredStale, rows: Vec<Recovered>) {
         let nothing = rows.is_empty();
         for row in rows {
+            self.observe(Event::Recovered { job: row.job.into(), kind: row.kind.clone().into(), dead: row.dead });
             if row.dead {
                 done.dead += 1;
             } else {

@@ -25,11 +25,19 @@ pub(crate) struct Rules {
     pub(crate) max_payload: usize,
     pub(crate) max_waiting: usize,
     pub(crate) notify: bool,
+    /// Whether somebody wants to hear of each job.
+    pub(crate) observed: bool,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { timeout: DEFAULT_TIMEOUT, max_payload: MAX_PAYLOAD, max_waiting: DEFAULT_MAX_WAITING, notify: true }
+        Self {
+            timeout: DEFAULT_TIMEOUT,
+            max_payload: MAX_PAYLOAD,
+            max_waiting: DEFAULT_MAX_WAITING,
+            notify: true,
+            observed: false,
+        }
     }
 }
 
@@ -51,7 +59,7 @@ impl Rules {
     }
 }
 
-/// The setters of a builder that has a field `rules: Rules`.
+/// The setters of a builder that has the fields `rules: Rules` and `observers: Observers`.
 ///
 /// Written once so that the two front-ends cannot drift apart.
 #[cfg(any(feature = "blocking", feature = "async"))]
@@ -87,6 +95,16 @@ macro_rules! queue_knobs {
         #[must_use]
         pub fn max_waiting(mut self, bytes: usize) -> Self {
             self.rules.max_waiting = bytes;
+            self
+        }
+
+        /// Tells an [`Observer`](crate::Observer) what happens in this queue. Default: only the log is told.
+        ///
+        /// Called several times, each is told, in that order, on a thread named `venturi-observer`.
+        #[must_use]
+        pub fn observer(mut self, observer: impl $crate::Observer) -> Self {
+            self.observers.add(observer);
+            self.rules.observed = true;
             self
         }
 

@@ -24,6 +24,7 @@ struct Desk {
     in_flight: Option<(StatementId, Statement)>,
     answers: BTreeMap<CallId, Result<Response, Error>>,
     connects: usize,
+    events: Vec<Event>,
     stopped: bool,
 }
 
@@ -42,6 +43,7 @@ impl Desk {
             in_flight: None,
             answers: BTreeMap::new(),
             connects: 0,
+            events: Vec::new(),
             stopped: false,
         }
     }
@@ -78,6 +80,7 @@ impl Desk {
                     self.in_flight = Some((id, statement));
                 }
                 Output::Answer(id, answer) => assert!(self.answers.insert(id, answer).is_none(), "one answer a call"),
+                Output::Observe(event) => self.events.push(event),
                 Output::Stopped => self.stopped = true,
             }
         }
@@ -187,6 +190,18 @@ fn a_call_is_answered_when_its_notification_has_been_sent() {
     assert!(matches!(desk.sent(), Statement::Notify { payload, .. } if payload == "v1;a;0"));
     desk.reply(Reply::Done);
     assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Enqueued(vec![1]));
+}
+
+#[test]
+fn observers_hear_of_a_job_when_it_is_stored_and_of_the_connection() {
+    let mut desk = Desk::ready_with(Rules { observed: true, ..Rules::default() });
+    assert_eq!(desk.events, [Event::LinkUp { link: "queue" }]);
+    desk.enqueue(1, 0.0);
+    assert_eq!(desk.events.len(), 1, "not before");
+    desk.store();
+    assert_eq!(desk.events.pop(), Some(Event::Enqueued { job: 1.into(), kind: "a".into() }));
+    desk.tell(Input::Lost(desk.epoch, Fault::link("cut")));
+    assert!(matches!(desk.events.pop(), Some(Event::LinkLost { link: "queue", .. })));
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl Ending {
     }
 
     /// The word that the views show.
+    #[cfg(test)]
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",

@@ -90,7 +90,8 @@ pub(crate) struct Async {
 impl Async {
     fn built(self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
         let executor = self.executor;
-        let mut builder = configured!(Worker::builder(lab).database(database), spec);
+        let observer = lab.observer();
+        let mut builder = configured!(Worker::builder(lab).database(database).observer(observer), spec);
         if self.hands == Hands::Spawned {
             builder = builder.spawner(move |run| executor.spawn(run));
         }

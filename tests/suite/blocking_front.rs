@@ -69,7 +69,8 @@ impl Front for Blocking {
 }
 
 fn built(spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
-    let mut builder = configured!(Worker::builder(lab).database(database), spec);
+    let observer = lab.observer();
+    let mut builder = configured!(Worker::builder(lab).database(database).observer(observer), spec);
     for (kind, cap) in &spec.kinds {
         builder = for_kind!(kind, T => match cap {
             Some(cap) => builder.register_capped::<T>(*cap),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use venturi::{CancelReason, CancellationToken, Priority};
+use venturi::{CancelReason, CancellationToken, Event, Observed, Observer, Priority};
 
 /// One run, as its handler saw it.
 #[derive(Clone, Debug)]
@@ -61,11 +61,29 @@ pub(crate) struct Lab {
     turned: Condvar,
     gates: Mutex<BTreeMap<String, CancellationToken>>,
     all_open: AtomicBool,
+    /// What workers have told their observer: who, and what.
+    heard: Mutex<Vec<(String, Event)>>,
     /// The server and the schema, for handlers that have transactions of their own.
     pub(crate) place: OnceLock<(String, String)>,
 }
 
 impl Lab {
+    /// Notes what a worker tells, and panics then: nobody must notice.
+    pub(crate) fn observer(self: &Arc<Self>) -> impl Observer + use<> {
+        let lab = Arc::clone(self);
+        move |observed: &Observed<'_>| {
+            let told = (observed.worker.unwrap_or_default().to_owned(), observed.event.clone());
+            lab.heard.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+            assert!(!matches!(observed.event, Event::Started { .. }), "an observer may panic");
+        }
+    }
+
+    /// What was told about a job so far.
+    pub(crate) fn heard_of(&self, job: i64) -> Vec<(String, Event)> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.iter().filter(|(_, event)| event.job().is_some_and(|id| id.get() == job)).cloned().collect()
+    }
+
     /// Notes the start of a run.
     pub(crate) fn enter(self: &Arc<Self>, run: Run) -> Visit {
         let mut book = self.book();

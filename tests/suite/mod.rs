@@ -267,6 +267,7 @@ pub(crate) mod leases;
 pub(crate) mod lost_replies;
 pub(crate) mod merging;
 pub(crate) mod migrating;
+pub(crate) mod observing;
 pub(crate) mod panics;
 pub(crate) mod pooling;
 pub(crate) mod priorities;
@@ -334,6 +335,9 @@ macro_rules! bodies {
                 a_panic_is_dead_at_once_if_the_policy_says_so,
                 a_panic_is_retried_with_backoff,
                 a_policy_that_panics_is_found_when_the_worker_is_built,
+            ]
+            observing: [
+                an_observer_hears_what_became_of_each_run,
             ]
             context: [
                 a_checkpoint_is_refused_once_another_has_claimed_the_job,

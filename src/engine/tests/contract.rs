@@ -229,7 +229,7 @@ fn a_future_that_does_not_end_is_dropped_and_then_released_without_a_failure() {
     assert_eq!((&after.state, after.visible <= world.server.now), (&State::Ready, true));
     assert_eq!((after.failures, after.run_count, &after.carry), (before.failures, before.run_count, &before.carry));
     assert_eq!((after.priority, after.created), (before.priority, before.created));
-    let why = Event::Released { job, run: 1, kind: "a", reason: "shutdown_timeout" };
+    let why = Event::Released { job: job.into(), run: 1, kind: "a", reason: "shutdown_timeout" };
     assert!(world.nodes[node].events.contains(&why));
     assert_eq!(world.states(node), ["draining", "forced", "stopped"]);
     assert_eq!(world.claimed_by(node), 0);

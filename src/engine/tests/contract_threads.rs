@@ -259,7 +259,7 @@ fn a_job_without_a_thread_when_the_time_is_over_is_released_and_never_started() 
     let row = &world.server.live[&waiting];
     assert_eq!((&row.state, row.failures, world.entries("released")), (&State::Ready, 0, 1));
     assert_eq!(world.nodes[node].events(released), 1);
-    let why = Event::Released { job: waiting, run: 1, kind: "b", reason: "shutdown_timeout" };
+    let why = Event::Released { job: waiting.into(), run: 1, kind: "b", reason: "shutdown_timeout" };
     assert!(world.nodes[node].events.contains(&why));
     world.run_until(S(70));
     let (_, report) = world.stopped(node).unwrap();

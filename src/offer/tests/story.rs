@@ -221,6 +221,7 @@ impl Story {
                     queue.epoch = epoch;
                     queue.producer.input(now, Input::Connected(epoch));
                 }
+                Output::Observe(_) => {}
                 Output::Disconnect => (queue.there, queue.back) = (None, None),
                 Output::Execute(id, statement) => queue.there = Some((id, statement)),
                 Output::Answer(call, answer) => {

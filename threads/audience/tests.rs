@@ -1,0 +1,51 @@
+#![allow(clippy::disallowed_methods, reason = "a test reads the clock itself")]
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn claimed(count: usize) -> Event {
+    Event::Claimed { count }
+}
+
+#[test]
+fn a_panic_of_an_observer_costs_nobody_an_event() {
+    let (heard, events) = channel();
+    let mut observers = Observers::default();
+    observers.add(|_: &Observed<'_>| panic!("observed"));
+    observers.add(move |observed: &Observed<'_>| {
+        heard.send((observed.worker.map(str::to_owned), observed.event.clone())).unwrap();
+    });
+    let mut audience = Audience::new(observers, Some("here".into()));
+    audience.tell(claimed(1));
+    audience.tell(claimed(2));
+    audience.end_by(Instant::now() + PATIENCE);
+    let told: Vec<_> = events.iter().collect();
+    assert_eq!(told, [1, 2].map(|count| (Some("here".to_owned()), claimed(count))));
+}
+
+#[test]
+fn a_slow_observer_keeps_nobody_waiting_and_hears_how_much_it_missed() {
+    let (open, gate) = bounded::<()>(0);
+    let (heard, events) = channel();
+    let mut observers = Observers::default();
+    observers.add(move |observed: &Observed<'_>| {
+        let _ = gate.recv();
+        heard.send(observed.event.clone()).unwrap();
+    });
+    let mut audience = Audience::new(observers, None);
+    for count in 0..WAITING + 100 {
+        audience.tell(claimed(count));
+    }
+    drop(open);
+    // By then there is room again.
+    events.recv_timeout(PATIENCE).unwrap();
+    events.recv_timeout(PATIENCE).unwrap();
+    audience.tell(claimed(0));
+    audience.end_by(Instant::now() + PATIENCE);
+    let missed = events.iter().find_map(|event| if let Event::Missed { events } = event { Some(events) } else { None });
+    assert!(matches!(missed, Some(99 | 100)), "{missed:?}");
+}
