@@ -236,6 +236,7 @@ impl Series {
             "{:<10} {:<10} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}",
             "load", "who", "samples", "p50 ms", "p95 ms", "p99 ms", "max ms", ":reference"
         );
+        println!("(*: with durable_claims(false))");
         let print = |case: &Case| {
             let (load, who, ratio) = (case.load_name(), case.who.name(), self.ratio(case));
             let [p50, p95, p99, max] = [50, 95, 99, 100].map(|part| milliseconds(case.all.percentile(part)));

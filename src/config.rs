@@ -69,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) concurrency: usize,
     /// For claims and settlements; one more listens and renews.
     pub(crate) connections: usize,
+    /// Whether a claim that goes alone waits for the disk.
+    pub(crate) durable_claims: bool,
     pub(crate) poll_max: Duration,
     pub(crate) lease: Duration,
     pub(crate) renew_leases: bool,
@@ -96,6 +98,7 @@ impl Config {
         Self {
             concurrency: default_concurrency(cores),
             connections: DEFAULT_CONNECTIONS,
+            durable_claims: true,
             poll_max: DEFAULT_POLL_MAX,
             lease: DEFAULT_LEASE,
             renew_leases: true,

@@ -43,6 +43,19 @@ macro_rules! knobs {
             self
         }
 
+        /// Whether a claim waits until the server has it on disk. Default: yes.
+        ///
+        /// Without, an idle worker starts a job sooner by the time that one commit takes, which is what a slow disk or a
+        /// synchronous standby makes of it; results are on disk before they count, as ever, and so are claims that
+        /// share their transaction. The price: when the *server* crashes within the next moments (three times
+        /// `wal_writer_delay`, 0.6 seconds by default), claims may be forgotten. Their jobs are then pending although their
+        /// handlers run, and mostly run again: the first run is told that its claim is lost, and one result counts.
+        #[must_use]
+        pub fn durable_claims(mut self, durable: bool) -> Self {
+            self.config.durable_claims = durable;
+            self
+        }
+
         /// The longest time between two looks at an idle queue. Default: 30 seconds; at least 1 ms.
         ///
         /// Jobs start by notification, not by polling; this bounds what a lost notification costs.

@@ -16,6 +16,8 @@ const SCHEMA: &str = "latency";
 pub(crate) enum Who {
     Reference,
     Front(Front),
+    /// With `durable_claims(false)`.
+    Relaxed(Front),
 }
 
 /// A worker at work.
@@ -40,12 +42,20 @@ pub(crate) enum Source {
 pub(crate) type Sent = (i64, Instant);
 
 impl Who {
-    pub(crate) const ALL: [Self; 3] = [Self::Reference, Self::Front(Front::Blocking), Self::Front(Front::Async)];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Reference,
+        Self::Front(Front::Blocking),
+        Self::Front(Front::Async),
+        Self::Relaxed(Front::Blocking),
+        Self::Relaxed(Front::Async),
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Reference => "reference",
             Self::Front(front) => front.name(),
+            Self::Relaxed(Front::Blocking) => "blocking*",
+            Self::Relaxed(Front::Async) => "async*",
         }
     }
 }
@@ -59,9 +69,11 @@ impl<'a> Party<'a> {
                 reference::create(server)?;
                 Inner::Reference(Loops::start(server, slots, &lab)?)
             }
-            Who::Front(front) => {
+            Who::Front(front) | Who::Relaxed(front) => {
                 let database = Box::new(server.queue(SCHEMA)?);
-                let running = front.start(&database, &lab, Spec { concurrency: slots, ..Spec::default() })?;
+                let durable_claims = !matches!(who, Who::Relaxed(_));
+                let spec = Spec { concurrency: slots, durable_claims, ..Spec::default() };
+                let running = front.start(&database, &lab, spec)?;
                 Inner::Front { front, database, running }
             }
         };

@@ -117,11 +117,12 @@ pub(crate) struct Spec {
     pub(crate) concurrency: usize,
     pub(crate) poll_max: Duration,
     pub(crate) lease: Option<Duration>,
+    pub(crate) durable_claims: bool,
 }
 
 impl Default for Spec {
     fn default() -> Self {
-        Self { concurrency: 4, poll_max: Duration::from_secs(60), lease: None }
+        Self { concurrency: 4, poll_max: Duration::from_secs(60), lease: None, durable_claims: true }
     }
 }
 
@@ -163,12 +164,14 @@ impl Front {
         let thread = match self {
             Self::Blocking => {
                 let builder = venturi::blocking::Worker::builder(lab).database(database).register::<Tick>();
+                let builder = builder.durable_claims(spec.durable_claims);
                 let worker =
                     builder.concurrency(spec.concurrency).poll_max(spec.poll_max).lease(lease).jitter(0.0).build()?;
                 thread::spawn(move || worker.run(told))
             }
             Self::Async => {
                 let builder = venturi::r#async::Worker::builder(lab).database(database).register::<Tick>();
+                let builder = builder.durable_claims(spec.durable_claims);
                 let worker =
                     builder.concurrency(spec.concurrency).poll_max(spec.poll_max).lease(lease).jitter(0.0).build()?;
                 thread::spawn(move || block_on(worker.run(told)))

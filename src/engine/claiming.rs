@@ -340,6 +340,7 @@ impl Engine {
             spare: self.claiming.spare,
             look_back: self.claiming.stale_pass.peek_look_back(now),
             skip: self.runs.zombies(),
+            durable: self.rules.config.durable_claims,
             bounds,
         };
         Some((claim, Wanted { want, floor, narrowed, bounded }))

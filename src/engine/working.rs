@@ -25,6 +25,10 @@ impl Engine {
             Link::Work if again => {
                 self.hold_recovery(now);
                 self.claiming.doubt();
+                if !self.rules.config.durable_claims {
+                    // A crash of the server may have undone claims that it had answered.
+                    self.reconcile(now);
+                }
             }
             Link::Work | Link::Settle => {}
             Link::Watch => self.watching_again(now),

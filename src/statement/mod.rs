@@ -175,9 +175,12 @@ fn exchange<'a>(settle: Option<&'a Settle>, claim: Option<&'a Claim>) -> Vec<Com
             return vec![Command::new(text, params)];
         }
     }
+    // What is settled must be on disk before it is answered, and the claim with it.
+    let relax =
+        (settle.is_none() && claim.is_some_and(|claim| !claim.durable)).then(|| Command::new(Text::Relax, Vec::new()));
     let settle = settle.map(|settle| Command::new(settle.text(), settle.params()));
     let claim = claim.map(|claim| Command::new(claim.text(), claim.params()));
-    settle.into_iter().chain(claim).collect()
+    relax.into_iter().chain(settle).chain(claim).collect()
 }
 
 fn fused(settle: &Settle, claim: &Claim) -> Option<Text> {

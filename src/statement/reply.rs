@@ -163,7 +163,7 @@ pub(super) fn exchange(asked: Option<&Settle>, claims: bool, results: &[Vec<Row>
             (Some(settle), Some(claim))
         }
         (true, false, [settle]) => (Some(settle.as_slice()), None),
-        (false, true, [claim]) => (None, Some(claim.as_slice())),
+        (false, true, [claim] | [_, claim]) => (None, Some(claim.as_slice())),
         (false, false, []) => (None, None),
         _ => return Err(ReadError::new(format!("{} results of an exchange", results.len()))),
     };

@@ -71,6 +71,8 @@ pub(crate) struct Claim {
     pub(crate) look_back: f64,
     /// Jobs to leave alone, because an earlier run of theirs is still going here.
     pub(crate) skip: Vec<i64>,
+    /// Whether to wait until the claim is on disk, if nothing is settled with it.
+    pub(crate) durable: bool,
     /// Where to begin; nothing: at the beginning.
     pub(crate) bounds: Option<Bounds>,
 }

@@ -278,6 +278,7 @@ fn enqueue(rows: Vec<NewJob>) -> Statement {
 /// All that there is of the kinds "a" and "b".
 fn claim(worker: &str) -> Claim {
     Claim {
+        durable: true,
         worker: worker.into(),
         kinds: vec!["a", "b"],
         leases: vec![60.0, 60.0],

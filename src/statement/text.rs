@@ -11,6 +11,7 @@ use crate::database::SchemaName;
 pub(crate) enum Text {
     Claim,
     ClaimFrom,
+    Relax,
     Settle,
     SettleCompleted,
     SettleDiscarded,
@@ -52,9 +53,10 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 39] = [
+    pub(crate) const ALL: [Self; 40] = [
         Self::Claim,
         Self::ClaimFrom,
+        Self::Relax,
         Self::Settle,
         Self::SettleCompleted,
         Self::SettleDiscarded,
@@ -98,6 +100,7 @@ impl Text {
         match self {
             Self::Claim => "claim",
             Self::ClaimFrom => "claim_from",
+            Self::Relax => "relax",
             Self::Settle => "settle",
             Self::SettleCompleted => "settle_completed",
             Self::SettleDiscarded => "settle_discarded",
@@ -148,6 +151,7 @@ impl Text {
             Self::ExchangeCompletedFrom => return Cow::Owned(exchange(self, COMPLETED, HEAD_FROM)),
             Self::ExchangeDiscarded => return Cow::Owned(exchange(self, DISCARDED, HEAD)),
             Self::ExchangeDiscardedFrom => return Cow::Owned(exchange(self, DISCARDED, HEAD_FROM)),
+            Self::Relax => include_str!("../sql/relax.sql"),
             Self::Settle => include_str!("../sql/settle.sql"),
             Self::Stale => include_str!("../sql/stale.sql"),
             Self::Recover => include_str!("../sql/recover.sql"),

@@ -233,6 +233,7 @@ pub(crate) struct WorkerSpec {
     pub(crate) kinds: Vec<(Kind, Option<usize>)>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) connections: Option<usize>,
+    pub(crate) durable_claims: Option<bool>,
     pub(crate) poll_max: Option<Duration>,
     pub(crate) lease: Option<Duration>,
     pub(crate) renew_leases: bool,
@@ -259,6 +260,7 @@ impl Default for WorkerSpec {
             kinds: vec![(Kind::Plain, None)],
             concurrency: Some(4),
             connections: None,
+            durable_claims: None,
             poll_max: None,
             lease: None,
             renew_leases: true,
@@ -300,8 +302,9 @@ macro_rules! configured {
     ($builder:expr, $spec:expr) => {{
         let spec: &$crate::suite::front::WorkerSpec = $spec;
         let mut builder = $builder.jitter(spec.jitter).renew_leases(spec.renew_leases).timeout(spec.timeout);
-        $crate::suite::front::set!(builder, spec: concurrency, connections, poll_max, lease, shutdown_timeout);
-        $crate::suite::front::set!(builder, spec: handler_grace, abort_grace, priority_ratio, backstop, retain_cancelled);
+        $crate::suite::front::set!(builder, spec: concurrency, connections, durable_claims, poll_max, lease);
+        $crate::suite::front::set!(builder, spec: shutdown_timeout, handler_grace, abort_grace, priority_ratio, backstop);
+        $crate::suite::front::set!(builder, spec: retain_cancelled);
         if let Some((base, cap)) = spec.backoff {
             builder = builder.backoff(venturi::Backoff::new(base, cap));
         }

@@ -573,6 +573,7 @@ macro_rules! bodies {
             ]
             resilience: [
                 a_server_that_is_away_for_twenty_seconds_ends_nobody,
+                a_claim_that_need_not_be_durable_is_forgotten_in_a_crash_and_made_again,
             ]
             priorities: [
                 by_default_high_priorities_get_three_quarters,

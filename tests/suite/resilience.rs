@@ -1,5 +1,6 @@
 //! Lost connections, refused statements and absent servers end no worker and lose no result.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::cluster::Cluster;
@@ -205,4 +206,25 @@ pub(crate) fn a_second_connection_settles_and_losing_it_costs_no_job(front: &dyn
     stage.place.wait_all_finished();
     let once = "SELECT count(*) FROM finished WHERE run_count = 1 AND status = 3 AND failure_count = 0";
     assert_eq!(stage.place.number(once), JOBS as i64);
+}
+
+/// What writes the log to disk in the background stands still, so that the crash finds the claim in memory alone.
+pub(crate) fn a_claim_that_need_not_be_durable_is_forgotten_in_a_crash_and_made_again(front: &dyn Front) {
+    let cluster = Cluster::start().expect("a server of its own");
+    let stage = Stage::at(front, cluster.url());
+    stage.work_idle(&WorkerSpec { durable_claims: Some(false), ..WorkerSpec::without_polls() });
+    let writer = cluster.psql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'").expect("its number");
+    let paused = Command::new("kill").args(["-STOP", writer.trim()]).status().expect("a signal");
+    assert!(paused.success());
+    let id = stage.enqueue(job("going").waiting("end"));
+    stage.wait_start("going", 1);
+    cluster.stop_immediate().expect("a crash");
+    cluster.restart().expect("starting the server");
+    stage.place.reconnect();
+    stage.open("end");
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, row.failure_count), (1, 0), "the server knows of one run");
+    // The same worker may have claimed the job again before the first run ended, whose result then counts for it.
+    assert!((1..=2).contains(&stage.look(|book| book.of("going").len())));
+    assert_eq!(stage.place.events(id), ["completed"]);
 }

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
+use super::server::State;
 use super::world::{Behaviour, Faults, World, config, kind, ms};
 use crate::Priority;
 use crate::backoff::mix;
+use crate::config::Config;
 use crate::engine::Link;
 use crate::observer::Event;
 use crate::registry::KindRule;
@@ -198,6 +200,24 @@ fn failed_statements_are_retried_with_growing_waits_and_nothing_is_lost() {
     assert!((10..60).contains(&asked), "{asked} statements in a minute of refusals");
     world.faults.refused = 0;
     assert!(world.run_while(S(67), |world| !world.all_finished()));
+}
+
+#[test]
+fn a_claim_that_a_crash_of_the_server_undid_is_called_lost_when_the_link_is_back() {
+    let mut world = World::new(1);
+    world.behave(|_, id| Behaviour::takes(if id.job == 1 { S(20) } else { ms(1) }));
+    let node = world.add(Config { durable_claims: false, ..config(4) }, vec![kind("a")]);
+    let job = world.enqueue("a", Priority::Normal, Duration::ZERO);
+    world.run_until(S(2));
+    let row = world.server.live.get_mut(&job).unwrap();
+    (row.state, row.run_count) = (State::Ready, 0);
+    world.cut(node, Link::Work);
+    world.cut(node, Link::Watch);
+    let lost = |event: &Event| matches!(event, Event::ClaimLost { .. });
+    assert!(world.run_while(S(5), |world| world.nodes[node].events(lost) == 0), "within the time to reconnect");
+    assert!(world.nodes[node].cancels.iter().any(|(_, id, _)| id.job == job));
+    world.run_while(S(100), |world| !world.all_finished());
+    assert_eq!(world.entries("completed"), 1);
 }
 
 /// One seeded story: three workers, every fault, a crash, a freeze and a shutdown; then calm, and everything settles.

@@ -210,3 +210,18 @@ fn drain(texts: &Texts, worker: usize) -> Vec<i64> {
         }
     }
 }
+
+#[test]
+fn a_claim_that_need_not_be_durable_is_the_same_claim_and_leaves_the_session_as_it_was() {
+    let mut db = Db::new();
+    let id = db.enqueue_one("a");
+    let relaxed = Statement::Exchange { settle: None, claim: Some(Claim { durable: false, ..claim(ME) }) };
+    assert_eq!(relaxed.commands().len(), 2);
+    let Reply::Exchange { claim: Some(claimed), .. } = db.ask(&relaxed) else { panic!() };
+    assert_eq!(ids(&claimed), [id]);
+    assert_eq!(db.value::<String>("SELECT current_setting('synchronous_commit')"), "on");
+    let run = claimed.jobs[0].id;
+    let settle = Settle { worker: ME.into(), rows: vec![bare(run, Ending::Completed)], discard: false, brief: true };
+    let exchange = Statement::Exchange { settle: Some(settle), claim: Some(Claim { durable: false, ..claim(ME) }) };
+    assert_eq!(exchange.commands().len(), 1, "what is settled waits for the disk, and its claim with it");
+}

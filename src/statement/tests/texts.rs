@@ -20,6 +20,7 @@ fn samples() -> Vec<Statement> {
             }),
             claim: Some(Claim { skip: vec![1], ..claim(ME) }),
         },
+        Statement::Exchange { settle: None, claim: Some(Claim { durable: false, ..claim(ME) }) },
         both(false, None),
         both(true, None),
         both(false, Some(bounds())),
