@@ -112,6 +112,10 @@ pub use task::{Priority, Task};
 struct Readme;
 
 /// The pages' programs compile.
+#[cfg(all(doctest, feature = "blocking", feature = "async"))]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
+
 #[cfg(all(doctest, feature = "tls"))]
 #[doc = include_str!("../docs/tls.md")]
 struct Tls;

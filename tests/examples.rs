@@ -82,6 +82,26 @@ fn three_changes_become_one_job() -> Outcome {
     Ok(())
 }
 
+/// The guide's, with the tables that they speak of.
+#[test]
+fn the_statements_of_the_guide_do_what_it_says() -> Outcome {
+    let url = cluster()?.create_database("guide")?;
+    venturi::blocking::migrate(&venturi::Database::new(&url)?)?;
+    let mut client = Client::connect(&url, NoTls)?;
+    client.batch_execute(
+        "CREATE TABLE old_job (kind text NOT NULL, payload jsonb NOT NULL, run_at timestamptz NOT NULL);
+         INSERT INTO old_job SELECT 'send_email', '{\"to\": \"ada\"}', now() + n * interval '1 day' FROM generate_series(1, 3) AS n",
+    )?;
+    let guide = include_str!("../docs/guide.md");
+    for block in guide.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        client.batch_execute(block)?;
+    }
+    let moved = "SELECT count(*) FROM venturi.jobs WHERE status = 'pending' AND visible_at > now()";
+    assert_eq!(client.query_one(moved, &[])?.get::<_, i64>(0), 3);
+    assert_eq!(client.query_one("SELECT count(*) FROM old_job", &[])?.get::<_, i64>(0), 0);
+    Ok(())
+}
+
 /// An example while it runs, and what it says on its standard output. Dropping it ends it.
 struct Example {
     child: Child,
