@@ -43,9 +43,19 @@ fn blocks(document: &str, languages: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Every script is run by `.ci/run`, or by hand before a release, or is a tool that those are made of.
+/// What follows `--example` and `--bench`.
+fn targets(command: &str) -> Vec<&str> {
+    let words = command.split_whitespace();
+    let pairs = words.clone().zip(words.skip(1));
+    pairs.filter(|(option, _)| ["--example", "--bench"].contains(option)).map(|(_, name)| name).collect()
+}
+
+fn is_target(manifest: &str, name: &str) -> bool {
+    manifest.contains(&format!("name = \"{name}\"")) || root().join(format!("examples/{name}/main.rs")).is_file()
+}
+
 #[test]
-fn every_command_names_a_script_or_an_example_that_is_there() {
+fn every_command_names_a_script_or_a_program_that_is_there() {
     let manifest = text("Cargo.toml");
     let mut wrong = Vec::new();
     for document in documents() {
@@ -55,10 +65,8 @@ fn every_command_names_a_script_or_an_example_that_is_there() {
             let known = match words.next() {
                 None => true,
                 Some(script) if script.starts_with("scripts/") || script == ".ci/run" => root().join(script).is_file(),
-                Some("cargo") if command.contains("--example ") => {
-                    let name = command.split("--example ").nth(1).and_then(|rest| rest.split_whitespace().next());
-                    manifest.contains(&format!("name = \"{}\"", name.unwrap_or_default()))
-                        || root().join(format!("examples/{}/main.rs", name.unwrap_or_default())).is_file()
+                Some("cargo") if !targets(command).is_empty() => {
+                    targets(command).into_iter().all(|name| is_target(&manifest, name))
                 }
                 // The command's own pages have tests of their own: cli/.
                 Some("venturi") => true,
