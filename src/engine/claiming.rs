@@ -365,6 +365,11 @@ impl Engine {
             .collect()
     }
 
+    /// The kinds of which more may run now.
+    pub(super) fn open_now(&self) -> Vec<&'static str> {
+        self.open_kinds(&[], self.free_slots(0)).into_iter().map(|kind| kind.rule.kind).collect()
+    }
+
     /// A capped kind is looked into only as deep as its room, so rows that others hold can hide all it could take:
     /// from the third ask of a look on, the uncapped kinds and each capped one are asked for in turn, as deep as any.
     fn narrow<'a>(&self, open: Vec<OpenKind<'a>>) -> (Vec<OpenKind<'a>>, bool) {
@@ -444,6 +449,11 @@ impl Engine {
         if held || !self.is_running() {
             let why = if held { "an earlier run has not stopped" } else { "claimed while shutting down" };
             self.release_unknown(id, Some(kind), why);
+            if held {
+                // Then the earlier run's claim is most likely lost. Until that is known, this one comes back with each
+                // claim.
+                self.reconcile(now);
+            }
             return;
         }
         let report_start = self.enroll(now, kind, &job);

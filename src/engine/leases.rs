@@ -105,6 +105,8 @@ impl Engine {
         let shortest = held().filter_map(|(_, run)| self.rule(run.kind)).map(|rule| rule.lease).min();
         self.leases.renew_at = shortest.map(|lease| later(now, (lease / RENEWALS_PER_LEASE).max(MIN_INTERVAL)));
         let ids: Vec<RunId> = rows.iter().map(|(id, _)| *id).collect();
+        // The claims whose renewal failed have ended: nothing is left that could tell when it works again.
+        self.leases.failing &= !ids.is_empty();
         let statement = Statement::Renew(Renew { worker: self.rules.worker.clone(), rows });
         (!ids.is_empty()).then_some((statement, Purpose::Renew(ids)))
     }

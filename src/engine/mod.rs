@@ -17,7 +17,7 @@ mod watching;
 mod working;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

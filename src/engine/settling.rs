@@ -179,15 +179,21 @@ impl Engine {
             Row::Held | Row::Completed => self.conclude(id, report),
             // It timed out, and that is not stored yet: it may still turn out that the handler has completed the job.
             Row::Unsettled => {}
-            Row::Done => self.free(id),
+            Row::Done => self.give_way(id),
             Row::Gone => {
                 let has_result = !matches!(report.verdict, Verdict::Aborted | Verdict::NotStarted | Verdict::Discarded);
                 if has_result {
                     self.late_result(id, Some(kind));
                 }
-                self.free(id);
+                self.give_way(id);
             }
         }
+    }
+
+    /// A handler has ended whose row was not its own any more: its job may be claimed here again.
+    fn give_way(&mut self, id: RunId) {
+        self.claiming.wake();
+        self.free(id);
     }
 
     fn conclude(&mut self, id: RunId, report: Report) {

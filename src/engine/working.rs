@@ -233,7 +233,8 @@ impl Engine {
         let look_back = self.survey_due(now)?;
         let (kinds, worker) = (self.all_kinds(), self.rules.worker.clone());
         let horizon = self.rules.config.poll_max.as_secs_f64();
-        Some((Statement::Survey(Survey { kinds, worker, look_back, horizon }), Purpose::Survey))
+        let (open, skip) = (self.open_now(), self.runs.zombies());
+        Some((Statement::Survey(Survey { kinds, worker, look_back, horizon, open, skip }), Purpose::Survey))
     }
 
     pub(super) fn all_kinds(&self) -> Vec<&'static str> {

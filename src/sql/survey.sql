@@ -1,9 +1,11 @@
 -- survey: what is there to do, and when? Asked before a worker goes to sleep.
---   $1 kinds text[]  those below their cap
+--   $1 kinds text[]        registered kinds
 --   $2 worker text
 --   $3 look_back float8    seconds (as stale.sql), for due and stale
 --   $4 horizon float8      seconds until the next survey: a lease that ends later is not looked for
--- Rows: one: ready bool   one of these kinds is claimable now: it has a ready job and is not paused
+--   $5 open text[]         those of the kinds of which more may run, for ready
+--   $6 skip bigint[]       jobs that a claim leaves alone (as claim.sql)
+-- Rows: one: ready bool   one of the open kinds is claimable now: it has a ready job, not among those, and is not paused
 --   due bool              a scheduled one is due already: promote
 --   stale bool            a claim of another worker has run out: recover
 --   next_due float8       seconds until the next scheduled one is due (NULL: none)
@@ -12,9 +14,9 @@
 --   would end minutes from now. Without the horizon a survey reads them all (100,000: 170 ms).
 -- Locks: none.  Index: live_ready, live_scheduled (two probes), live_lease (two probes); kind_state_pkey, all of it.
 SELECT EXISTS (
-         SELECT 1 FROM unnest($1::text[]) k (kind)
+         SELECT 1 FROM unnest($5::text[]) k (kind)
          CROSS JOIN LATERAL (
-           SELECT 1 FROM {schema}.live r WHERE r.state = 0 AND r.kind = k.kind
+           SELECT 1 FROM {schema}.live r WHERE r.state = 0 AND r.kind = k.kind AND r.id <> ALL ($6::bigint[])
            ORDER BY r.kind, r.priority, r.created_at, r.id LIMIT 1) r
          WHERE k.kind <> ALL (
            ARRAY(SELECT p.kind FROM {schema}.kind_state p WHERE p.paused_at IS NOT NULL ORDER BY p.kind))) AS ready,

@@ -305,6 +305,10 @@ pub(crate) struct Survey {
     pub(crate) look_back: f64,
     /// Seconds until the next survey.
     pub(crate) horizon: f64,
+    /// Those of the kinds of which more may run.
+    pub(crate) open: Vec<&'static str>,
+    /// Jobs to leave alone, as in a claim.
+    pub(crate) skip: Vec<i64>,
 }
 
 impl Survey {
@@ -314,6 +318,8 @@ impl Survey {
             Box::new(self.worker.to_string()),
             Box::new(seconds(self.look_back)),
             Box::new(seconds(self.horizon)),
+            Box::new(self.open.clone()),
+            Box::new(self.skip.clone()),
         ]
     }
 }

@@ -1,6 +1,9 @@
 //! Several engines, one model database, simulated time and seeded faults.
 
+mod audit;
+mod clock;
 mod handlers;
+mod mishaps;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -17,12 +20,15 @@ use crate::job::RunId;
 use crate::link::StatementId;
 use crate::observer::Event;
 use crate::registry::KindRule;
-use crate::report::{LeftReason, ShutdownReport, Verdict};
+use crate::report::{LeftClaimed, LeftReason, ShutdownReport, Verdict};
 use crate::statement::Statement;
 use crate::{Backoff, Priority};
 
+use audit::Audit;
+pub(super) use clock::Clock;
 pub(super) use handlers::Behaviour;
 use handlers::Handler;
+pub(super) use mishaps::{Mishap, Mishaps};
 
 /// How a statement travels: half of this each way.
 const TRIP: Duration = Duration::from_micros(400);
@@ -86,6 +92,8 @@ pub(super) struct Node {
     connected: BTreeMap<Link, u64>,
     handlers: BTreeMap<RunId, Handler>,
     blocking: BTreeSet<usize>,
+    /// Runs whose blocking handlers have started.
+    threads: BTreeSet<RunId>,
     wake_at: Option<Instant>,
     pub(super) statements: Vec<(Duration, &'static str)>,
     pub(super) events: Vec<Event>,
@@ -95,6 +103,9 @@ pub(super) struct Node {
     pub(super) stopped: Option<(Duration, Result<ShutdownReport, Error>)>,
     caps: Vec<Option<usize>>,
     concurrency: usize,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) abort_grace: Duration,
+    clock: Clock,
     paused: bool,
     backlog: Vec<Input>,
 }
@@ -126,6 +137,9 @@ pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     behaviour: Box<dyn Fn(&str, RunId) -> Behaviour>,
     pub(super) faults: Faults,
+    /// What a script has go wrong.
+    pub(super) mishaps: Mishaps,
+    pub(super) audit: Option<Audit>,
     random: u64,
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
     happenings: BTreeMap<u64, Happening>,
@@ -154,6 +168,8 @@ impl World {
             nodes: Vec::new(),
             behaviour: Box::new(|_, _| Behaviour::takes(ms(1))),
             faults: Faults::default(),
+            mishaps: Mishaps::default(),
+            audit: None,
             random: seed,
             queue: BinaryHeap::new(),
             happenings: BTreeMap::new(),
@@ -166,8 +182,9 @@ impl World {
         }
     }
 
-    fn now(&self) -> Instant {
-        self.start + self.time
+    /// What a node's clock shows.
+    fn now(&self, node: usize) -> Instant {
+        self.nodes[node].clock.shows(self.start, self.time)
     }
 
     pub(super) fn random(&mut self, below: u64) -> u64 {
@@ -180,6 +197,10 @@ impl World {
     }
 
     pub(super) fn add(&mut self, config: Config, kinds: Vec<KindRule>) -> usize {
+        self.add_with(config, kinds, Clock::default())
+    }
+
+    pub(super) fn add_with(&mut self, config: Config, kinds: Vec<KindRule>, clock: Clock) -> usize {
         let index = self.nodes.len();
         let name = format!("host:{index}:sim");
         let seed = mix(self.random ^ index as u64);
@@ -189,6 +210,7 @@ impl World {
             connected: BTreeMap::new(),
             handlers: BTreeMap::new(),
             blocking: kinds.iter().enumerate().filter(|(_, rule)| rule.blocking).map(|(index, _)| index).collect(),
+            threads: BTreeSet::new(),
             wake_at: None,
             statements: Vec::new(),
             events: Vec::new(),
@@ -197,12 +219,15 @@ impl World {
             stopped: None,
             caps: kinds.iter().map(|rule| rule.cap).collect(),
             concurrency: config.concurrency,
+            shutdown_timeout: config.shutdown_timeout,
+            abort_grace: config.abort_grace,
+            clock,
             paused: false,
             backlog: Vec::new(),
         };
         let rules = Rules { config, kinds, worker: name.into(), channel: "venturi".to_owned(), listen: true, seed };
         self.nodes.push(node);
-        self.nodes[index].engine = Some(Engine::new(rules, self.now()));
+        self.nodes[index].engine = Some(Engine::new(rules, self.now(index)));
         self.drive(index);
         index
     }
@@ -251,12 +276,13 @@ impl World {
         if self.queue.peek().is_none_or(|Reverse((time, _))| *time > self.time) {
             self.drive_told();
         }
+        self.audit();
     }
 
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Wake(node) => {
-                if self.nodes[node].wake_at.is_some_and(|at| at <= self.now()) {
+                if self.nodes[node].wake_at.is_some_and(|at| at <= self.now(node)) {
                     self.nodes[node].wake_at = None;
                     self.tell(node, Input::Tick);
                 }
@@ -280,7 +306,10 @@ impl World {
             self.nodes[node].backlog.push(input);
             return;
         }
-        let now = self.now();
+        let now = self.now(node);
+        if !matches!(input, Input::Tick | Input::Connected(..) | Input::Reply(_, Ok(_))) {
+            self.stirs(node);
+        }
         if let Some(engine) = &mut self.nodes[node].engine {
             engine.input(now, input);
             self.told.insert(node);
@@ -300,10 +329,12 @@ impl World {
     /// Stops the process as SIGSTOP does.
     pub(super) fn freeze(&mut self, node: usize) {
         self.nodes[node].paused = true;
+        self.freezes(node);
     }
 
     pub(super) fn thaw(&mut self, node: usize) {
         self.nodes[node].paused = false;
+        self.thaws(node);
         for input in std::mem::take(&mut self.nodes[node].backlog) {
             self.tell(node, input);
         }
@@ -331,7 +362,7 @@ impl World {
     }
 
     fn drive(&mut self, node: usize) {
-        let now = self.now();
+        let now = self.now(node);
         while let Some(output) = self.nodes[node].engine.as_mut().and_then(|engine| engine.output(now)) {
             self.obey(node, output);
         }
@@ -341,7 +372,8 @@ impl World {
             assert!(self.spins.1 < 10_000, "{} spins at {:?}", self.nodes[node].name, self.time);
             if self.nodes[node].wake_at != Some(at) {
                 self.nodes[node].wake_at = Some(at);
-                self.schedule(at.saturating_duration_since(now), Happening::Wake(node));
+                let time = self.nodes[node].clock.time_at(self.start, at);
+                self.schedule(time.saturating_sub(self.time), Happening::Wake(node));
             }
         }
     }
@@ -360,11 +392,17 @@ impl World {
             }
             Output::Abort(id) => self.abort(node, id),
             Output::Observe(event) => self.observe(node, event),
-            Output::Stopped(result) => self.nodes[node].stopped = Some((self.time, result)),
+            Output::Stopped(result) => {
+                if let Ok(report) = &result {
+                    self.audit_report(node, report);
+                }
+                self.nodes[node].stopped = Some((self.time, result));
+            }
         }
     }
 
     fn observe(&mut self, node: usize, event: Event) {
+        self.audit_event(&event);
         if let Event::ShutdownState { state, asynchronous, blocking } = event {
             self.nodes[node].states.push((self.time, state, asynchronous, blocking));
         }
@@ -386,24 +424,34 @@ impl World {
 
     fn send(&mut self, node: usize, link: Link, id: StatementId, statement: Statement) {
         self.nodes[node].statements.push((self.time, statement.name()));
+        self.audit_rate(node);
         let epoch = self.nodes[node].connected.get(&link).copied();
         let Some(epoch) = epoch.filter(|_| !self.hung) else { return };
         if self.locked && writes(&statement) {
             return self.schedule(LOCK_TIMEOUT, Happening::Tell(node, Input::Reply(id, Err(refused()))));
         }
-        let slow = if self.chance(self.faults.slow) { ms(self.random(3_000)) } else { Duration::ZERO };
-        if self.chance(self.faults.refused) {
+        let mishap = self.mishaps.of_statement(node, link);
+        let slow = match mishap {
+            Some(Mishap::Slow(time) | Mishap::LostMeanwhile(time)) => time,
+            _ if self.chance(self.faults.slow) => ms(self.random(3_000)),
+            _ => Duration::ZERO,
+        };
+        if matches!(mishap, Some(Mishap::Refused)) || self.chance(self.faults.refused) {
             self.schedule(TRIP + slow, Happening::Tell(node, Input::Reply(id, Err(refused()))));
             return;
         }
-        if self.chance(self.faults.lost_before) {
+        if matches!(mishap, Some(Mishap::LostBefore)) || self.chance(self.faults.lost_before) {
             self.nodes[node].connected.remove(&link);
             self.schedule(TRIP, Happening::Tell(node, Input::Lost(link, epoch, Fault::link("cut before"))));
             return;
         }
-        let reply_lost = self.chance(self.faults.lost_after);
+        let reply_lost = matches!(mishap, Some(Mishap::LostAfter)) || self.chance(self.faults.lost_after);
         let statement = Box::new(statement);
         self.schedule(TRIP / 2 + slow, Happening::Arrive { node, link, epoch, id, statement, reply_lost });
+        if matches!(mishap, Some(Mishap::LostMeanwhile(_))) {
+            self.nodes[node].connected.remove(&link);
+            self.schedule(TRIP, Happening::Tell(node, Input::Lost(link, epoch, Fault::link("cut meanwhile"))));
+        }
     }
 
     fn arrive(
@@ -443,7 +491,9 @@ impl World {
         for node in 0..self.nodes.len() {
             let listening = self.nodes[node].connected.contains_key(&Link::Watch);
             if listening && !self.chance(self.faults.notification_lost) {
-                self.schedule(TRIP, Happening::Tell(node, Input::Notified(payload.to_owned())));
+                if let Some(late) = self.mishaps.of_notification(node) {
+                    self.schedule(TRIP + late, Happening::Tell(node, Input::Notified(payload.to_owned())));
+                }
             }
         }
     }
@@ -523,7 +573,11 @@ impl World {
         }
         let ended = self.server.journal.iter().filter(|entry| entry.by == *name && entry.what != "stale-recovered");
         let (stored, counted) = (ended.count(), report.settled + report.timed_out + report.released);
-        let unsure = report.left_claimed.iter().filter(|left| left.reason == LeftReason::NotStored).count();
+        // Of a job that its handler completes in the worker's last moment the worker need not have heard.
+        let unsure = |left: &&LeftClaimed| {
+            left.reason == LeftReason::NotStored || self.server.finished.contains_key(&left.job.get())
+        };
+        let unsure = report.left_claimed.iter().filter(unsure).count();
         let counted = usize::try_from(counted).unwrap();
         assert!(counted <= stored && stored <= counted + unsure, "{stored} results are stored: {report:?}");
     }

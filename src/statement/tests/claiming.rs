@@ -202,7 +202,14 @@ fn drain(texts: &Texts, worker: usize) -> Vec<i64> {
         let reply = ask(&mut client, texts, &Statement::Exchange { settle: None, claim: Some(claim) });
         let Reply::Exchange { claim: Some(reply), .. } = reply else { panic!("{reply:?}") };
         taken.extend(ids(&reply));
-        let survey = Survey { kinds: vec!["a"], worker: worker.as_str().into(), look_back: 1.0, horizon: 100.0 };
+        let survey = Survey {
+            kinds: vec!["a"],
+            open: vec!["a"],
+            worker: worker.as_str().into(),
+            look_back: 1.0,
+            horizon: 100.0,
+            skip: Vec::new(),
+        };
         if reply.jobs.is_empty()
             && matches!(ask(&mut client, texts, &Statement::Survey(survey)), Reply::Survey(it) if !it.ready)
         {

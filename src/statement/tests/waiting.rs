@@ -14,7 +14,13 @@ fn survey(db: &mut Db, look_back: f64) -> SurveyReply {
 }
 
 fn survey_to(db: &mut Db, look_back: f64, horizon: f64) -> SurveyReply {
-    match db.ask(&Statement::Survey(Survey { kinds: vec!["a", "b"], worker: ME.into(), look_back, horizon })) {
+    survey_but(db, look_back, horizon, &[])
+}
+
+fn survey_but(db: &mut Db, look_back: f64, horizon: f64, skip: &[i64]) -> SurveyReply {
+    let kinds = vec!["a", "b"];
+    let survey = Survey { open: kinds.clone(), kinds, worker: ME.into(), look_back, horizon, skip: skip.to_vec() };
+    match db.ask(&Statement::Survey(survey)) {
         Reply::Survey(reply) => reply,
         other => panic!("{other:?}"),
     }
@@ -103,4 +109,14 @@ fn a_job_parked_for_ever_disturbs_nobody() {
     assert_eq!(survey(&mut db, ALWAYS).next_due, None);
     db.enqueue(vec![NewJob { delay: 100.0, ..job("a") }]);
     assert!(survey(&mut db, ALWAYS).next_due.is_some_and(about(100.0)));
+}
+
+#[test]
+fn a_survey_does_not_call_ready_what_its_worker_may_not_take() {
+    let mut db = Db::new();
+    let id = db.enqueue_one("a");
+    assert!(!survey_but(&mut db, ALWAYS, 100.0, &[id]).ready, "or the worker would ask for it again and again");
+    assert!(survey(&mut db, ALWAYS).ready);
+    db.enqueue_one("b");
+    assert!(survey_but(&mut db, ALWAYS, 100.0, &[id]).ready);
 }

@@ -54,6 +54,8 @@ impl World {
 
     pub(super) fn start(&mut self, node: usize, start: Start) {
         let Start { id, kind, report_start, .. } = start;
+        let twin = self.nodes[node].handlers.keys().any(|run| run.job == id.job);
+        assert!(!twin, "a worker runs a job once at a time: {id} starts beside an earlier run");
         if self.nodes.iter().flat_map(|other| other.handlers.keys()).any(|run| run.job == id.job) {
             self.overlaps += 1;
         }
@@ -79,7 +81,11 @@ impl World {
         let Some(behaviour) = self.behaviour_of(node, id) else { return };
         let Some(handler) = self.nodes[node].handlers.get_mut(&id) else { return };
         handler.started = true;
+        let kind = handler.kind;
         let report_start = handler.report_start;
+        if self.nodes[node].blocking.contains(&kind) {
+            self.nodes[node].threads.insert(id);
+        }
         self.starts.push((self.time, id));
         if report_start {
             self.schedule(Duration::ZERO, Happening::Tell(node, Input::Started(id)));
@@ -126,8 +132,15 @@ impl World {
     }
 
     pub(super) fn handler_ends(&mut self, node: usize, id: RunId, verdict: Option<Verdict>) {
-        if self.nodes[node].handlers.remove(&id).is_some() {
-            let verdict = verdict.unwrap_or(Verdict::Completed { note: None });
+        if let Some(handler) = self.nodes[node].handlers.remove(&id) {
+            let mut verdict = verdict.unwrap_or(Verdict::Completed { note: None });
+            if self.nodes[node].blocking.contains(&handler.kind) {
+                self.may_stop_later(node);
+                if verdict == Verdict::Discarded {
+                    // Only an executor throws a run away.
+                    verdict = Verdict::Panicked("panicked: oh".into());
+                }
+            }
             self.tell(node, Input::Finished(id, Report::new(verdict)));
         }
     }
@@ -148,11 +161,19 @@ impl World {
         self.nodes[node].handlers.len()
     }
 
+    /// Blocking handlers that have started and not returned.
+    pub(super) fn threads(&self, node: usize) -> usize {
+        let it = &self.nodes[node];
+        it.handlers.values().filter(|handler| handler.started && it.blocking.contains(&handler.kind)).count()
+    }
+
     /// Nothing is given back while it is worked on, whatever has gone wrong.
     pub(super) fn assert_released_jobs_rest(&self, node: usize, statement: &Statement) {
         let Statement::Exchange { settle: Some(settle), .. } = statement else { return };
         for row in settle.rows.iter().filter(|row| row.outcome == Ending::Released) {
             assert!(!self.nodes[node].handlers.contains_key(&row.id), "run {} is released under its handler", row.id);
+            let threads = &self.nodes[node].threads;
+            assert!(!threads.contains(&row.id), "a started thread's run is never released: {}", row.id);
         }
     }
 }

@@ -1,0 +1,175 @@
+//! Deterministic simulation: several engines with clocks of their own, one model of the database, and a script of what
+//! is done and what goes wrong, made from a seed. What must hold is looked at after every step (`world/audit.rs`).
+//!
+//! A seed that fails tells why, and prints the shortest script that still fails, which `scripts/simulate --replay FILE`
+//! performs again. More seeds: `scripts/simulate --seeds N --from S`.
+
+mod planted;
+mod script;
+mod stage;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
+
+use super::server::Flaw;
+use super::shrink::shrink;
+use script::Step;
+use stage::{Figures, perform};
+
+/// How often a script that fails is tried with something left out: some seconds.
+const ASKS: usize = 2_000;
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Performs a script; what broke, if anything did.
+fn outcome(script: &[Step], flaw: Option<Flaw>) -> Result<Figures, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                usual(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| perform(script, flaw)));
+    QUIET.set(false);
+    outcome.map_err(|panic| text_of(&*panic))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+/// What a message says without its details, to tell one failure from another.
+fn rule_of(message: &str) -> &str {
+    message.split(':').next().unwrap_or_default()
+}
+
+/// A script that fails, shortened, and what broke.
+struct Failure {
+    script: Vec<Step>,
+    why: String,
+}
+
+fn try_seed(seed: u64, flaw: Option<Flaw>) -> Result<Figures, Failure> {
+    let script = script::script(seed);
+    outcome(&script, flaw).map_err(|why| {
+        let same = |script: &[Step]| outcome(script, flaw).is_err_and(|other| rule_of(&other) == rule_of(&why));
+        let script = shrink(script, ASKS, same);
+        // The details may be others now.
+        let why = outcome(&script, flaw).err().unwrap_or_default();
+        Failure { script, why }
+    })
+}
+
+impl Failure {
+    fn text(&self, seed: u64) -> String {
+        format!("# seed {seed}: {}\n{}", self.why.replace('\n', "\n# "), script::to_text(&self.script))
+    }
+}
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// Performs the stories of these seeds on all cores, and adds up what happened in them.
+fn try_seeds(first: u64, seeds: u64, progress: bool) -> Result<Figures, String> {
+    let (next, failed) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
+    let totals = Mutex::new(Figures::new());
+    let work = || loop {
+        let nth = next.fetch_add(1, Ordering::Relaxed);
+        if nth >= seeds || failed.lock().unwrap().len() >= 3 {
+            return;
+        }
+        match try_seed(first + nth, None) {
+            Ok(figures) => add(&mut totals.lock().unwrap(), figures),
+            Err(failure) => _ = failed.lock().unwrap().insert(first + nth, failure.text(first + nth)),
+        }
+        if progress && (nth + 1).is_multiple_of(1_000) {
+            println!("{} of {seeds} seeds", nth + 1);
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(work)));
+    let failed: Vec<String> = failed.into_inner().unwrap().into_values().collect();
+    if failed.is_empty() { Ok(totals.into_inner().unwrap()) } else { Err(failed.join("\n")) }
+}
+
+fn add(totals: &mut Figures, figures: Figures) {
+    for (what, count) in figures {
+        let total = totals.entry(what).or_default();
+        *total = if what.starts_with("most ") { count.max(*total) } else { *total + count };
+    }
+}
+
+/// What must have happened in that many stories, or they test less than they say.
+const EXPECTED: [&str; 29] = [
+    "completed",
+    "dead",
+    "cancelled",
+    "retried",
+    "paused",
+    "released",
+    "stale-recovered",
+    "claims lost",
+    "late results",
+    "claims never heard of",
+    "results overruled",
+    "links lost",
+    "jobs left claimed",
+    "draining",
+    "forced",
+    "grace",
+    "waiting_for_thread",
+    "stopped",
+    "told to stop while running",
+    "told to stop while draining",
+    "told to stop while forced",
+    "told to stop when stopped",
+    "keyed jobs inserted",
+    "keyed jobs merged",
+    "running jobs asked to end",
+    "pending jobs cancelled",
+    "jobs requeued",
+    "statements",
+    "most statements in a second",
+];
+
+#[test]
+fn whatever_goes_wrong_every_rule_holds() {
+    let figures = try_seeds(0, 200, false).unwrap_or_else(|failed| panic!("{failed}"));
+    for what in EXPECTED {
+        assert!(figures.contains_key(what), "no story has {what}: {figures:?}");
+    }
+}
+
+#[test]
+#[ignore = "as many seeds as wanted: `scripts/simulate`"]
+fn simulate() {
+    let (first, seeds) = (number("VENTURI_FIRST_SEED", 0), number("VENTURI_SEEDS", 1_000));
+    match try_seeds(first, seeds, true) {
+        Ok(figures) => {
+            figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
+            println!("all rules held in the stories of {seeds} seeds from {first} on");
+        }
+        Err(failed) => panic!("\n{failed}"),
+    }
+}
+
+#[test]
+#[ignore = "a script from a file: `scripts/simulate --replay FILE`"]
+fn replay() {
+    let file = std::env::var("VENTURI_REPLAY").expect("VENTURI_REPLAY names a script");
+    let script = script::from_text(&std::fs::read_to_string(file).unwrap());
+    let figures = perform(&script, None);
+    figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
+}
