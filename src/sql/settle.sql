@@ -15,6 +15,7 @@
 -- Locks: FOR UPDATE SKIP LOCKED in the order of the input; never waits, so there are no cycles with renew and recover.
 -- Index: live_pkey, then TIDs; finished_pkey and journal_run only for what was not accepted.
 -- Writes finished (the row is the last journal entry) or journal (earlier runs).
+-- Trap: OFFSET 0 keeps the planner of PostgreSQL 18 from answering EXISTS by hashing all of a table.
 -- Trap: a row that was changed between snapshot and lock, by a renewal, has a newer ctid, which this statement cannot
 --   see: it stays locked, unchanged, and busy.
 -- Rows that were written by hand may have as many failures as runs, an entry for the run already, or a number that is in
@@ -61,23 +62,23 @@ SELECT r.id AS job, r.run_count AS run,
   CASE WHEN (r.id, r.run_count) IN (SELECT id, run_count FROM gone UNION ALL SELECT id, run_count FROM back) THEN 0
        WHEN EXISTS (
          SELECT 1 FROM {schema}.live l
-         WHERE l.id = r.id AND l.run_count = r.run_count AND l.claimed_by = $1::text AND l.state + 0 = 2) THEN 2
+         WHERE l.id = r.id AND l.run_count = r.run_count AND l.claimed_by = $1::text AND l.state + 0 = 2 OFFSET 0) THEN 2
        WHEN EXISTS (
          SELECT 1 FROM {schema}.finished f
          WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text
-           AND (f.outcome = r.outcome OR (f.outcome = 5 AND r.outcome > 3))) THEN 3
+           AND (f.outcome = r.outcome OR (f.outcome = 5 AND r.outcome > 3)) OFFSET 0) THEN 3
        WHEN EXISTS (
          SELECT 1 FROM {schema}.journal e
          WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text
-           AND (e.event = r.outcome OR (e.event = 5 AND r.outcome > 3))) THEN 3
+           AND (e.event = r.outcome OR (e.event = 5 AND r.outcome > 3)) OFFSET 0) THEN 3
        WHEN EXISTS (
          SELECT 1 FROM {schema}.finished f
-         WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text AND f.outcome = 3) THEN 4
+         WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text AND f.outcome = 3 OFFSET 0) THEN 4
        WHEN EXISTS (
          SELECT 1 FROM {schema}.journal e
-         WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text AND e.event = 3) THEN 4
+         WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text AND e.event = 3 OFFSET 0) THEN 4
        -- Nothing is left of a job that was discarded.
-       WHEN $9::bool AND r.outcome = 3 AND NOT EXISTS (SELECT 1 FROM {schema}.live l WHERE l.id = r.id)
-         AND NOT EXISTS (SELECT 1 FROM {schema}.finished f WHERE f.id = r.id) THEN 3
+       WHEN $9::bool AND r.outcome = 3 AND NOT EXISTS (SELECT 1 FROM {schema}.live l WHERE l.id = r.id OFFSET 0)
+         AND NOT EXISTS (SELECT 1 FROM {schema}.finished f WHERE f.id = r.id OFFSET 0) THEN 3
        ELSE 1 END::smallint AS answer
 FROM result r
