@@ -14,6 +14,7 @@ use super::runs::{Abort, Row, Run, Work};
 use super::{Engine, Link, Output};
 use crate::cancellation::CancelReason;
 use crate::job::{ClaimedJob, RunId};
+use crate::link::STATEMENT_DEADLINE;
 use crate::observer::Event;
 use crate::statement::{Held, Renew, Statement};
 use crate::time::{later, sooner};
@@ -30,6 +31,11 @@ const RECOVERY_HOLD: Duration = Duration::from_secs(10);
 /// How often the server's view is compared with ours after a reply was lost: once at once, and again later, because
 /// a connection that is dead for us may still commit what it was sent.
 const RECONCILIATIONS: u32 = 3;
+
+/// The shortest time between two of them. Together they last as long as the server may still work on a statement whose
+/// connection is gone, or a claim that takes effect after the last of them would be nobody's while this worker lives.
+const MIN_RECONCILIATION: Duration =
+    Duration::from_secs(STATEMENT_DEADLINE.as_secs().div_ceil(RECONCILIATIONS as u64 - 1));
 
 #[derive(Debug, Default)]
 pub(super) struct Leases {
@@ -162,7 +168,7 @@ impl Engine {
             return false;
         }
         self.leases.reconciliations = self.leases.reconciliations.saturating_sub(1);
-        let again = later(now, self.renewal_interval().clamp(Duration::from_secs(1), Duration::from_secs(60)));
+        let again = later(now, self.renewal_interval().clamp(MIN_RECONCILIATION, Duration::from_secs(60)));
         self.leases.reconcile_at = (self.leases.reconciliations > 0).then_some(again);
         true
     }

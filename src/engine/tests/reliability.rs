@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::server::{Entry, State};
-use super::world::{Behaviour, World, config, kind, ms};
+use super::world::{Behaviour, Mishap, World, config, kind, ms};
 use crate::Priority;
 use crate::config::Config;
 use crate::engine::Link;
@@ -261,4 +261,21 @@ fn a_job_that_comes_back_before_its_earlier_run_has_heard_is_not_claimed_over_an
     world.run_until(S(2));
     assert!(world.server.live[&job].run_count <= 3, "{} runs", world.server.live[&job].run_count);
     assert_eq!(world.nodes[node].events(|event| matches!(event, Event::ClaimLost { .. })), 1);
+}
+
+#[test]
+fn a_claim_that_takes_effect_long_after_its_link_was_lost_is_given_back() {
+    for after in [1, 4, 9] {
+        let mut world = World::new(1);
+        let node = world.add(config(4), vec![leased("a", 3)]);
+        world.run_until(S(1));
+        world.mishaps.befall(node, Link::Work, Mishap::LostMeanwhile(S(after)));
+        world.enqueue("a", Priority::Normal, Duration::ZERO);
+        // That job is claimed again before the lost claim takes effect; this one is there just in time for it.
+        world.run_until(S(1 + after) + Duration::from_micros(300));
+        assert!(world.all_finished());
+        world.enqueue("a", Priority::Normal, Duration::ZERO);
+        assert!(world.run_while(S(20), |world| !world.all_finished()), "after {after} s");
+        assert_eq!(world.entries("stale-recovered"), 0);
+    }
 }

@@ -94,6 +94,8 @@ pub(super) struct Node {
     blocking: BTreeSet<usize>,
     /// Runs whose blocking handlers have started.
     threads: BTreeSet<RunId>,
+    /// A statement of its took effect when nobody waited for it any more, as far as may be.
+    unsure: bool,
     wake_at: Option<Instant>,
     pub(super) statements: Vec<(Duration, &'static str)>,
     pub(super) events: Vec<Event>,
@@ -211,6 +213,7 @@ impl World {
             handlers: BTreeMap::new(),
             blocking: kinds.iter().enumerate().filter(|(_, rule)| rule.blocking).map(|(index, _)| index).collect(),
             threads: BTreeSet::new(),
+            unsure: false,
             wake_at: None,
             statements: Vec::new(),
             events: Vec::new(),
@@ -431,6 +434,7 @@ impl World {
             return self.schedule(LOCK_TIMEOUT, Happening::Tell(node, Input::Reply(id, Err(refused()))));
         }
         let mishap = self.mishaps.of_statement(node, link);
+        self.nodes[node].unsure |= matches!(mishap, Some(Mishap::Slow(_) | Mishap::LostMeanwhile(_)));
         let slow = match mishap {
             Some(Mishap::Slow(time) | Mishap::LostMeanwhile(time)) => time,
             _ if self.chance(self.faults.slow) => ms(self.random(3_000)),
@@ -564,11 +568,13 @@ impl World {
         let gave_up = entered("forced").is_some_and(|at| entered("stopped") >= Some(at + abort_grace));
         let name = &self.nodes[node].name;
         let left: BTreeSet<i64> = report.left_claimed.iter().map(|left| left.job.get()).collect();
-        // A worker that gave up on its server may not have heard of its last claim.
+        // A worker that gave up on its server may not have heard of its last claim, nor one of a claim that took effect
+        // late.
         let heard: BTreeSet<RunId> = self.starts.iter().map(|(_, id)| *id).collect();
         for (job, row) in &self.server.live {
             let ours = matches!(&row.state, State::Claimed { by, .. } if by == name);
-            let known = !gave_up || heard.contains(&RunId { job: *job, run: row.run_count });
+            let known =
+                !gave_up && !self.nodes[node].unsure || heard.contains(&RunId { job: *job, run: row.run_count });
             assert!(!ours || left.contains(job) || !known, "job {job} is left without a word: {report:?}");
         }
         let ended = self.server.journal.iter().filter(|entry| entry.by == *name && entry.what != "stale-recovered");
