@@ -450,8 +450,8 @@ impl Engine {
             let why = if held { "an earlier run has not stopped" } else { "claimed while shutting down" };
             self.release_unknown(id, Some(kind), why);
             if held {
-                // Then the earlier run's claim is most likely lost. Until that is known, this one comes back with each
-                // claim.
+                // Then the earlier run's claim is most likely lost, or its result has landed without our hearing of it.
+                self.runs.supersede(id.job);
                 self.reconcile(now);
             }
             return;

@@ -72,6 +72,7 @@ impl Engine {
                 failure_count: job.failure_count,
                 work: Work::Going,
                 row: Row::Held,
+                superseded: false,
                 spoke_late: false,
                 abort: None,
                 times_out_at: None,

@@ -23,6 +23,8 @@ pub(super) struct Run {
     pub(super) failure_count: i32,
     pub(super) work: Work,
     pub(super) row: Row,
+    /// A later run of its job was claimed here, and given back.
+    pub(super) superseded: bool,
     /// It timed out, and its thread has returned before that was stored.
     pub(super) spoke_late: bool,
     pub(super) abort: Option<Abort>,
@@ -142,11 +144,16 @@ impl Runs {
         self.runs.iter_mut().map(|(id, run)| (*id, run))
     }
 
+    /// A later run of this job was claimed. It is not again until its earlier runs are over.
+    pub(super) fn supersede(&mut self, job: i64) {
+        self.iter_mut().filter(|(id, _)| id.job == job).for_each(|(_, run)| run.superseded = true);
+    }
+
     /// The jobs whose handler may still be at work although their rows are no longer this worker's: claiming one of
     /// them again would run it twice at once.
     pub(super) fn zombies(&self) -> Vec<i64> {
         self.iter()
-            .filter(|(_, run)| run.row == Row::Completed || run.row.is_out_of_hand())
+            .filter(|(_, run)| run.superseded || run.row == Row::Completed || run.row.is_out_of_hand())
             .map(|(id, _)| id.job)
             .collect()
     }

@@ -418,8 +418,9 @@ impl Engine {
 
     /// Gives the run's slot back if nothing holds it, and looks for work for it.
     pub(super) fn free(&mut self, id: RunId) {
+        let superseded = self.runs.get(id).is_some_and(|run| run.superseded);
         if let Some(kind) = self.runs.release_if_done(id) {
-            if self.rule(kind).is_some_and(|rule| rule.cap.is_some()) {
+            if superseded || self.rule(kind).is_some_and(|rule| rule.cap.is_some()) {
                 self.claiming.wake();
             }
         }

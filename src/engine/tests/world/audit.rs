@@ -8,8 +8,8 @@ use crate::job::RunId;
 use crate::observer::Event;
 use crate::report::ShutdownReport;
 
-/// Statements that a worker may send in any second without a reason.
-const IDLE_STATEMENTS: usize = 24;
+/// Statements that a worker may send in any second without a reason; jobs that come due are none that is counted.
+const IDLE_STATEMENTS: usize = 40;
 
 /// How many more it may send in it for each thing that has happened to it: a run's start or end, a notification, a
 /// failure.
