@@ -1,4 +1,4 @@
-//! A model of the database: what each statement does, without SQL. `src/statement/tests/model.rs` compares the two.
+//! A model of the database: what each statement does, without SQL, as the heads of the files in `src/sql` say it.
 
 mod claiming;
 mod control;
