@@ -85,7 +85,7 @@ async_front::executors! {
 const PLACES: [(&str, &str); 8] = [
     ("threads", "src/engine/tests/contract_threads.rs"),
     ("trouble", "src/engine/tests/contract_trouble.rs"),
-    ("stories", "src/engine/tests/reliability.rs"),
+    ("stories", "src/engine/tests/simulation/mod.rs"),
     ("processes", "tests/shutdown_processes.rs"),
     ("pool", "threads/pool/tests.rs"),
     ("task", "async/task/tests.rs"),

@@ -39,7 +39,7 @@
 //!       suite/contract: a_stopping_worker_keeps_the_claim_of_a_running_handler_beside_a_peer
 //! C-12  threads: a_started_thread_is_waited_for_without_bound_and_keeps_its_claim
 //!       threads: a_dropped_run_future_still_waits_for_threads
-//!       stories: whatever_goes_wrong_while_a_worker_stops_it_stops_in_its_time_and_tells_what_it_left
+//!       stories: whatever_goes_wrong_every_rule_holds
 //!       suite/contract/futures: a_dropped_run_still_settles_what_its_threads_return
 //! C-13  threads: what_a_late_thread_returns_is_settled_as_ever
 //!       suite/contract: what_a_late_thread_returns_is_settled_as_ever
@@ -96,7 +96,7 @@
 //!       suite/contract: a_job_that_another_has_by_now_is_neither_settled_nor_released
 //! C-33  a_future_that_does_not_end_is_dropped_and_then_released_without_a_failure
 //!       a_job_whose_claim_comes_home_during_the_drain_is_released_unstarted
-//!       stories: whatever_goes_wrong_while_a_worker_stops_it_stops_in_its_time_and_tells_what_it_left
+//!       stories: whatever_goes_wrong_every_rule_holds
 //!       processes: sigterm_gives_back_the_futures_that_do_not_end_in_time
 //! C-34  without_a_time_to_wind_down_futures_are_dropped_at_once
 //!       threads: the_grace_is_the_workers_time_out_or_nothing
