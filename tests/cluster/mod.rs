@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::binaries::{BINARIES_VARIABLE, find_server_binaries};
 pub(crate) use self::error::ClusterError;
 pub(crate) use self::psql::psql_at;
+pub(crate) use self::server::signal;
 
 use self::account::Account;
 use self::guardian::Guardian;
@@ -73,14 +74,32 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Makes a cluster and returns when its server accepts connections, in a second or two.
     pub(crate) fn start() -> Result<Self, ClusterError> {
-        let binaries = find_server_binaries()?;
-        let account = Account::for_servers()?;
-        let guardian = Guardian::start(&binaries, account)?;
-        let site = Site { folder: guardian.folder().to_owned(), binaries, account };
+        let (guardian, site) = make_site()?;
         let (server, port) = start_on_a_free_port(&site, &guardian)?;
         let cluster = Self { server: Mutex::new(Some(server)), guardian, site, port };
         cluster.create(DATABASE)?;
         Ok(cluster)
+    }
+
+    /// Starts a standby that this server streams to, and that its commits wait for from here on. This server is
+    /// restarted for it.
+    pub(crate) fn start_standby(&self) -> Result<Self, ClusterError> {
+        let (guardian, site) = make_site()?;
+        self.stop_fast()?;
+        site.follow(&self.site, self.port)?;
+        self.restart()?;
+        let (server, port) = start_on_a_free_port(&site, &guardian)?;
+        let standby = Self { server: Mutex::new(Some(server)), guardian, site, port };
+        self.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        self.psql("SELECT pg_reload_conf()")?;
+        let deadline = Instant::now() + RESTART_WITHIN;
+        while self.psql("SELECT sync_state FROM pg_stat_replication")? != "sync" {
+            if Instant::now() >= deadline {
+                return Err(ClusterError::new(format!("the standby does not follow: {}", standby.log()?)));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(standby)
     }
 
     /// A DSN over TCP, with the password.
@@ -208,6 +227,14 @@ impl Drop for Cluster {
         // Our child is ours to reap. Should this fail, the guardian ends it, and the folder goes in any case.
         let _ = self.stop_immediate();
     }
+}
+
+fn make_site() -> Result<(Guardian, Site), ClusterError> {
+    let binaries = find_server_binaries()?;
+    let account = Account::for_servers()?;
+    let guardian = Guardian::start(&binaries, account)?;
+    let site = Site { folder: guardian.folder().to_owned(), binaries, account };
+    Ok((guardian, site))
 }
 
 /// Another process may take the port between the look and the server's bind; then the next one is tried.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use super::USER;
 use super::account::Account;
 use super::error::ClusterError;
 use super::guardian::Guardian;
@@ -39,7 +40,22 @@ impl Site {
     fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
+
+    /// Makes of these data a standby of the server there, from a copy of its data; it has to be stopped meanwhile.
+    pub(super) fn follow(&self, primary: &Self, port: u16) -> Result<(), ClusterError> {
+        let settings = format!("primary_conninfo = 'host={} port={port} user={USER}'\n", primary.folder.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", FOLLOW, "sh"]).arg(self.data()).arg(primary.data()).arg(settings).current_dir("/");
+        self.account.apply(&mut command);
+        let copied = command.output().map_err(ClusterError::io("cannot copy a server's data"))?;
+        let said = String::from_utf8_lossy(&copied.stderr);
+        if copied.status.success() { Ok(()) } else { Err(ClusterError::new(format!("no standby: {said}"))) }
+    }
 }
+
+/// A cold copy needs no program of the server's, of which packages leave out some.
+const FOLLOW: &str = r#"rm -r "$1" && cp -a "$2" "$1" && rm -f "$1/postmaster.pid" && touch "$1/standby.signal" &&
+    printf '%s' "$3" >>"$1/postgresql.auto.conf""#;
 
 /// Why a server did not start.
 #[derive(Debug)]
@@ -129,7 +145,8 @@ impl Server {
     fn is_ready(&self, site: &Site) -> bool {
         let text = std::fs::read_to_string(site.data().join("postmaster.pid")).unwrap_or_default();
         let mut lines = text.lines().map(str::trim);
-        lines.next() == Some(self.pid().to_string().as_str()) && lines.nth(6) == Some("ready")
+        let state = |line| matches!(line, "ready" | "standby");
+        lines.next() == Some(self.pid().to_string().as_str()) && lines.nth(6).is_some_and(state)
     }
 
     fn ended(&mut self) -> Result<Option<ExitStatus>, ClusterError> {
@@ -177,8 +194,8 @@ fn spawn(site: &Site, port: u16) -> Result<Child, ClusterError> {
 }
 
 /// Through the shell's built-in: the `kill` program is not installed everywhere.
-fn signal(pid: u32, name: &str) -> Result<(), ClusterError> {
-    let doing = || format!("cannot send SIG{name} to the server");
+pub(crate) fn signal(pid: u32, name: &str) -> Result<(), ClusterError> {
+    let doing = || format!("cannot send SIG{name} to process {pid}");
     let status = Command::new("sh")
         .args(["-c", r#"kill -s "$1" "$2""#, "sh", name, &pid.to_string()])
         .stderr(Stdio::null())
