@@ -140,8 +140,8 @@ impl Script {
 
     fn deed(&mut self) -> Deed {
         match self.dice.roll(100) {
-            0 => Deed::Work(4_000 + self.dice.roll(1_500)),
-            1..16 => Deed::Work(self.dice.roll(1_000)),
+            0..4 => Deed::Work(4_000 + self.dice.roll(1_500)),
+            4..16 => Deed::Work(self.dice.roll(1_000)),
             16..19 => Deed::FailAtFirst,
             19..21 => Deed::PanicAtFirst,
             21..24 => Deed::PauseAtFirst,
