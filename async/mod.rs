@@ -56,6 +56,8 @@ mod queue;
 mod runner;
 mod spawn;
 mod task;
+#[cfg(feature = "testing")]
+pub(crate) mod testing;
 mod thread;
 mod wire;
 mod within;

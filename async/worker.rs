@@ -108,6 +108,69 @@ impl<S: Send + Sync + 'static> Worker<S> {
         let mut stage = Stage::new(crew, channels, &shutdown);
         poll_fn(|cx| stage.poll(cx)).await
     }
+
+    /// Runs everything that is due, and what that makes due, and returns what ran; for tests.
+    ///
+    /// It is the worker as ever, with its handlers, its caps and all rules of retry, merging and recovery; it stops by
+    /// itself once none of its kinds has a job that is ready or due, and none of its own is running. Jobs for later are
+    /// left: [`advance`](crate::testing::TestSchema::advance) makes them due. Jobs of a paused kind are left, too, and
+    /// so are claims of others that have not run out. A job that makes itself due at once, for ever, keeps it for ever.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancellation
+    /// As [`run`](Self::run).
+    #[cfg(feature = "testing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub async fn drain(self) -> Result<crate::testing::Drained, Error> {
+        self.stint(crate::stint::Stint::default()).await
+    }
+
+    /// Runs the next job that is due, by priority, then age; one run of it, and no other. For tests.
+    ///
+    /// What ran is empty if nothing was due.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancellation
+    /// As [`run`](Self::run).
+    #[cfg(feature = "testing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub async fn run_next(self) -> Result<crate::testing::Drained, Error> {
+        self.stint(crate::stint::Stint { most: Some(1), ..Default::default() }).await
+    }
+
+    /// Runs this job once, and no other. For tests.
+    ///
+    /// What ran is empty if the job is not due, or of a kind that is not registered. Jobs of its kinds that are enqueued
+    /// while it looks could run instead: enqueue none meanwhile.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and as `Queue::jobs`.
+    ///
+    /// # Cancellation
+    /// As [`run`](Self::run).
+    #[cfg(feature = "testing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub async fn run_one(self, id: crate::JobId) -> Result<crate::testing::Drained, Error> {
+        let pending = crate::JobFilter::new().status(crate::JobStatus::Pending).without_content();
+        let jobs = super::testing::jobs_now(&self.database, pending).await?;
+        let skip = jobs.iter().map(|job| job.id.get()).filter(|other| *other != id.get()).collect();
+        self.stint(crate::stint::Stint { most: Some(1), skip }).await
+    }
+
+    #[cfg(feature = "testing")]
+    async fn stint(mut self, stint: crate::stint::Stint) -> Result<crate::testing::Drained, Error> {
+        let config = &mut self.rules.config;
+        if stint.most.is_some() {
+            // No share for less urgent jobs: the first is the first.
+            config.priority_ratio = None;
+        }
+        config.stint = Some(stint);
+        self.run(CancellationToken::new()).await.map(crate::testing::Drained::new)
+    }
 }
 
 impl<S: Send + Sync + 'static> WorkerBuilder<S> {

@@ -47,6 +47,8 @@ mod host;
 mod link;
 mod migrate;
 mod queue;
+#[cfg(feature = "testing")]
+pub(crate) mod testing;
 mod within;
 mod worker;
 

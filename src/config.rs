@@ -90,6 +90,9 @@ pub(crate) struct Config {
     pub(crate) retention: Cleanup,
     pub(crate) discard_completed: bool,
     pub(crate) observers: Observers,
+    /// When the worker stops by itself.
+    #[cfg(feature = "testing")]
+    pub(crate) stint: Option<crate::stint::Stint>,
 }
 
 impl Config {
@@ -116,6 +119,8 @@ impl Config {
             retention: Cleanup::new(),
             discard_completed: false,
             observers: Observers::default(),
+            #[cfg(feature = "testing")]
+            stint: None,
         }
     }
 

@@ -57,6 +57,8 @@ mod rotation;
 mod run;
 mod statement;
 mod stats;
+#[cfg(feature = "testing")]
+mod stint;
 mod submit;
 mod task;
 mod text;
@@ -80,6 +82,11 @@ mod tls;
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 #[path = "../blocking/mod.rs"]
 pub mod blocking;
+
+#[cfg(all(feature = "testing", any(feature = "blocking", feature = "async")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+#[path = "../testing/mod.rs"]
+pub mod testing;
 
 pub use answer::Answer;
 pub use backoff::Backoff;
@@ -115,6 +122,10 @@ struct Readme;
 #[cfg(all(doctest, feature = "blocking", feature = "async"))]
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;
+
+#[cfg(all(doctest, feature = "blocking", feature = "async", feature = "testing"))]
+#[doc = include_str!("../docs/testing.md")]
+struct Testing;
 
 #[cfg(all(doctest, feature = "tls"))]
 #[doc = include_str!("../docs/tls.md")]

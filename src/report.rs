@@ -92,6 +92,9 @@ pub struct ShutdownReport {
     pub overruled: u64,
     /// Jobs whose rows may still be claimed by this worker; they are recovered when their leases run out.
     pub left_claimed: Vec<LeftClaimed>,
+    /// For a stint: what ran.
+    #[cfg(feature = "testing")]
+    pub(crate) ran: Vec<crate::stint::Ran>,
 }
 
 /// A job that a stopped worker could neither settle nor release.

@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     },
     Rule { folders: &["async"], forbidden: &["crate::blocking", "crossbeam", "parking_lot"], exempt: &[] },
     Rule {
-        folders: &["src", "threads", "tls", "blocking", "async"],
+        folders: &["src", "threads", "tls", "blocking", "async", "testing"],
         forbidden: &[
             "tokio::spawn",
             "tokio::runtime",

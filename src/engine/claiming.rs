@@ -184,6 +184,13 @@ impl Claiming {
         self.stale = true;
     }
 
+    /// Whether all is known, and nothing of it to be done now.
+    #[cfg(feature = "testing")]
+    pub(super) fn is_quiet(&self) -> bool {
+        let wanted = self.hungry || self.survey || self.promote || self.stale || !self.recoveries.is_empty();
+        !wanted && self.look_again_at.is_none() && self.paused_until.is_none()
+    }
+
     pub(super) fn survey_again(&mut self) {
         self.survey = true;
     }
@@ -316,6 +323,8 @@ impl Engine {
         }
         let leaving: Vec<usize> = settling.iter().filter_map(|it| self.leaving_kind(it)).collect();
         let free = self.free_slots(leaving.len());
+        #[cfg(feature = "testing")]
+        let free = free.min(self.stint_left());
         let (open, narrowed) = self.narrow(self.open_kinds(&leaving, free));
         let want = open.iter().map(|kind| kind.room).fold(0, usize::saturating_add).min(free);
         if want == 0 {
@@ -330,6 +339,9 @@ impl Engine {
         let Turn { floor, slots } = self.claiming.rotation.turn(slots, self.claiming.previous_full);
         let want = want.min(usize::try_from(slots).unwrap_or(usize::MAX));
         self.claiming.hungry = false;
+        let skip = self.runs.zombies();
+        #[cfg(feature = "testing")]
+        let skip = [skip.as_slice(), self.stint_skips()].concat();
         let claim = Claim {
             worker: self.rules.worker.clone(),
             kinds,
@@ -339,7 +351,7 @@ impl Engine {
             want: i32::try_from(want).unwrap_or(i32::MAX),
             spare: self.claiming.spare,
             look_back: self.claiming.stale_pass.peek_look_back(now),
-            skip: self.runs.zombies(),
+            skip,
             durable: self.rules.config.durable_claims,
             bounds,
         };
@@ -388,6 +400,8 @@ impl Engine {
         let got = reply.jobs.len() + reply.malformed.len();
         self.learn_from_claim(now, wanted, got, &reply);
         self.mark(now, wanted, &reply);
+        #[cfg(feature = "testing")]
+        self.progress.claimed(got);
         if got > 0 {
             self.observe(Event::Claimed { count: got });
         }
@@ -473,7 +487,12 @@ impl Engine {
         c.stale |= reply.stale;
         c.promote |= reply.due;
         c.promotion.unbounded_next |= reply.due;
-        if reply.ready {
+        let ready = reply.ready;
+        // What is left alone is seen by a survey, too.
+        #[cfg(feature = "testing")]
+        let ready = ready && self.stint_skips().is_empty();
+        let c = &mut self.claiming;
+        if ready {
             // A claim found nothing although something is there: others hold it at this moment.
             c.ask_again(now);
         } else {

@@ -12,6 +12,8 @@ mod purpose;
 mod runs;
 mod settling;
 mod shutdown;
+#[cfg(feature = "testing")]
+mod stint;
 mod sweeping;
 mod watching;
 mod working;
@@ -178,6 +180,8 @@ pub(crate) struct Engine {
     sweeping: Sweeping,
     watching: Watching,
     report: ShutdownReport,
+    #[cfg(feature = "testing")]
+    progress: stint::Progress,
     outbox: VecDeque<Output>,
     statements: u64,
     /// The latest time at which everything was moved as far as it goes.
@@ -200,6 +204,8 @@ impl Engine {
             sweeping: Sweeping::new(&rules, now),
             watching: Watching::default(),
             report: ShutdownReport::default(),
+            #[cfg(feature = "testing")]
+            progress: stint::Progress::default(),
             outbox: VecDeque::new(),
             statements: 0,
             advanced_to: now,
@@ -255,6 +261,8 @@ impl Engine {
         self.drive_work(now);
         self.drive_settle(now);
         self.drive_watch(now);
+        #[cfg(feature = "testing")]
+        self.end_stint(now);
         self.stop_when_done();
     }
 
@@ -267,6 +275,8 @@ impl Engine {
     }
 
     fn observe(&mut self, event: Event) {
+        #[cfg(feature = "testing")]
+        self.progress.note(&event);
         self.outbox.push_back(Output::Observe(event));
     }
 

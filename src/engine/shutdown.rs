@@ -214,6 +214,10 @@ impl Engine {
             Phase::Running | Phase::Stopped => None,
         };
         self.tell_state("stopped");
+        #[cfg(feature = "testing")]
+        {
+            self.report.ran = self.progress.take_ran();
+        }
         let result = failure.map_or_else(|| Ok(std::mem::take(&mut self.report)), Err);
         self.outbox.push_back(Output::Stopped(result));
     }
