@@ -63,7 +63,7 @@ pub(super) fn start<S: Send + Sync + 'static>(
     // Not bounded: each run has room for one order, and for two inputs.
     let (inputs, receiver) = async_channel::unbounded();
     let (outbox, orders) = async_channel::unbounded();
-    let home = Home::new(&rules.worker, &database);
+    let home = Home::new(&rules, &database);
     let front = Inbox::new(inputs, home.clone());
     let (inbox, own_outbox) = (front.clone(), outbox.clone());
     let make = move || {

@@ -70,3 +70,4 @@ pub use self::spawn::{BoxFuture, Spawn};
 pub use self::worker::{Worker, WorkerBuilder};
 pub use crate::Context;
 pub use crate::handler::{AsyncHandler as Handler, BlockingHandler};
+pub use crate::middleware::{AsyncMiddleware as Middleware, AsyncNext as Next, BlockingMiddleware, BlockingNext};

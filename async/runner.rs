@@ -1,16 +1,16 @@
 //! One run as a future: decoding, the handler, the report, and the end of everything that belonged to it.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use crate::context::Ties;
 use crate::handler::AsyncHandler;
 use crate::job::ClaimedJob;
-use crate::panic_boundary::{Contained, guarded};
+use crate::middleware::{AsyncNext as Next, unpanicked};
+use crate::panic_boundary::{Contained, GuardedFuture, guarded};
 use crate::report::{Report, Verdict};
 use crate::run::{Prepared, conclude, prepare};
+use crate::{Context, Outcome, RunInfo, TaskError};
 
 /// A run of any kind. Nothing of it happens before it is first polled.
 pub(super) type Run = Pin<Box<dyn Future<Output = Report> + Send>>;
@@ -44,7 +44,7 @@ where
     // drops a future, a context and a task one after the other.
     let (mut task, mut context) = (Contained::new(task), Contained::new(context));
     let result = match (&task.0, &mut context.0) {
-        (Some(task), Some(context)) => complete(|| task.handle(context, state)).await,
+        (Some(task), Some(context)) => handle(task, job.payload.get(), context, state).await,
         _ => return Ok(Report::new(Verdict::Discarded)),
     };
     let report = match (result, &mut context.0) {
@@ -56,20 +56,23 @@ where
     report.and_then(|report| dropped.map(|()| report))
 }
 
-/// Makes a future and completes it. The future is gone when this returns.
-async fn complete<F: Future>(make: impl FnOnce() -> F) -> Result<F::Output, String> {
-    // A panic must not leave this function: it would unwind through what the future has borrowed.
-    let mut future = Contained::new(guarded(|| Box::pin(make()))?);
-    let result = poll_fn(|cx| match &mut future.0 {
-        Some(future) => match guarded(|| future.as_mut().poll(cx)) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        },
-        None => Poll::Pending,
-    })
-    .await;
-    let dropped = future.end();
-    result.and_then(|output| dropped.map(|()| output))
+async fn handle<S, T>(
+    task: &T,
+    payload: &str,
+    context: &mut Context<T::Carry>,
+    state: &S,
+) -> Result<Result<Outcome, TaskError>, String>
+where
+    S: Sync,
+    T: AsyncHandler<S>,
+{
+    let (facts, worker, layers) = context.surroundings();
+    if !layers.surround_futures() {
+        return GuardedFuture::new(|| task.handle(context, state)).await;
+    }
+    let run = RunInfo::new(facts, &worker, payload);
+    let handler = async { unpanicked(GuardedFuture::new(|| task.handle(context, state)).await) };
+    Ok(Next::new(&run, &layers, handler).run().await)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::engine::{Input, Rules};
 use crate::error::{Error, ErrorKind};
 use crate::handler::{AsyncHandler, BlockingHandler};
 use crate::knobs::assemble;
+use crate::middleware::{AsyncMiddleware as Middleware, BlockingMiddleware};
 use crate::panic_boundary::guarded;
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
@@ -205,6 +206,22 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn register_blocking_capped<T: BlockingHandler<S>>(mut self, max: usize) -> Self {
         self.registry.add::<T>(Hand::Thread(threads::run::<S, T>), Some(max), true);
+        self
+    }
+
+    /// Surrounds every run whose handler is a future with a layer of the application's. Default: none.
+    ///
+    /// Called several times, the first layer is the outermost; see [`Middleware`].
+    #[must_use]
+    pub fn middleware(mut self, layer: impl Middleware) -> Self {
+        self.config.layers.add_async(layer);
+        self
+    }
+
+    /// Surrounds every run whose handler is a blocking one likewise; see [`BlockingMiddleware`].
+    #[must_use]
+    pub fn blocking_middleware(mut self, layer: impl BlockingMiddleware) -> Self {
+        self.config.layers.add_blocking(layer);
         self
     }
 

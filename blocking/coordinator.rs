@@ -60,7 +60,7 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
         let Parts { rules, database, registry, state } = parts;
         let (sender, inputs) = unbounded();
         let most = rules.config.concurrency;
-        let home = Home::new(&rules.worker, &database);
+        let home = Home::new(&rules, &database);
         let runners = registry.into_runners().into_iter().map(Some).collect();
         let inbox = sender.clone();
         let tell = move |input| drop(inbox.send(input));

@@ -54,6 +54,7 @@ mod worker;
 
 pub use crate::Context;
 pub use crate::handler::BlockingHandler as Handler;
+pub use crate::middleware::{BlockingMiddleware as Middleware, BlockingNext as Next};
 
 pub use complete::CompleteIn;
 pub use migrate::migrate;

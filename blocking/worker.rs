@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::error::{Error, ErrorKind};
 use crate::handler::BlockingHandler;
 use crate::knobs;
+use crate::middleware::BlockingMiddleware as Middleware;
 use crate::panic_boundary::guarded;
 use crate::registry::Registry;
 use crate::threads::{Runner, run};
@@ -170,6 +171,15 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn register_capped<T: BlockingHandler<S>>(mut self, max: usize) -> Self {
         self.registry.add::<T>(run::<S, T>, Some(max), true);
+        self
+    }
+
+    /// Surrounds every run with a layer of the application's. Default: none.
+    ///
+    /// Called several times, the first layer is the outermost; see [`Middleware`].
+    #[must_use]
+    pub fn middleware(mut self, layer: impl Middleware) -> Self {
+        self.config.layers.add_blocking(layer);
         self
     }
 

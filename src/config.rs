@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::Backoff;
 use crate::error::{Error, ErrorKind};
 use crate::filter::Cleanup;
+use crate::middleware::Layers;
 use crate::observer::Observers;
 
 /// Half the cores, since a job also keeps the database busy; more than 8 are worth a decision.
@@ -93,6 +94,7 @@ pub(crate) struct Config {
     /// When the worker stops by itself.
     #[cfg(feature = "testing")]
     pub(crate) stint: Option<crate::stint::Stint>,
+    pub(crate) layers: Layers,
 }
 
 impl Config {
@@ -121,6 +123,7 @@ impl Config {
             observers: Observers::default(),
             #[cfg(feature = "testing")]
             stint: None,
+            layers: Layers::default(),
         }
     }
 

@@ -14,11 +14,13 @@ use crate::cancellation::{CancelReason, CancellationToken, Cancelled};
 #[cfg(test)]
 use crate::database::SchemaName;
 use crate::departure::{Departure, Hold};
+use crate::engine::Rules;
 use crate::error::{Error, ErrorKind};
 use crate::fault::Fault;
 use crate::job::{Json, RunId};
 use crate::journal::JournalEntry;
 use crate::limits::{MAX_ATTACHMENT, MAX_HISTORY};
+use crate::middleware::Layers;
 use crate::statement::{Complete, Inside, Reply, Settled, Texts};
 use crate::text;
 use crate::{Database, JobId, Priority};
@@ -50,17 +52,23 @@ pub(crate) struct Ties {
 pub(crate) struct Home {
     worker: Arc<str>,
     texts: Texts,
+    layers: Layers,
 }
 
 impl Home {
-    pub(crate) fn new(worker: &Arc<str>, database: &Database) -> Self {
-        Self { worker: Arc::clone(worker), texts: Texts::new(database.schema_name()) }
+    pub(crate) fn new(rules: &Rules, database: &Database) -> Self {
+        Self {
+            worker: Arc::clone(&rules.worker),
+            texts: Texts::new(database.schema_name()),
+            layers: rules.config.layers.clone(),
+        }
     }
 
     /// For a run that has nothing to do with a database.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
-        Self { worker: "here".into(), texts: Texts::new(&SchemaName::new("venturi").unwrap()) }
+        let texts = Texts::new(&SchemaName::new("venturi").unwrap());
+        Self { worker: "here".into(), texts, layers: Layers::default() }
     }
 }
 
@@ -238,6 +246,11 @@ impl<C> Context<C> {
     /// Whether the handler has asked to complete the job in a transaction of its own.
     pub(crate) fn completes_itself(&self) -> bool {
         self.completes_itself
+    }
+
+    /// Who runs it, and what surrounds it.
+    pub(crate) fn surroundings(&self) -> (&Facts, Arc<str>, Layers) {
+        (&self.facts, Arc::clone(&self.ties.home.worker), self.ties.home.layers.clone())
     }
 
     pub(crate) fn take_attachment(&mut self) -> Option<Json> {

@@ -68,23 +68,38 @@ impl Outcome {
 pub struct TaskError {
     source: Box<dyn StdError + Send + Sync>,
     permanent: bool,
+    panicked: bool,
 }
 
 impl TaskError {
     /// A failure that may go away: the job is retried with backoff until the backstop.
     pub fn retryable(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { source: source.into(), permanent: false }
+        Self { source: source.into(), permanent: false, panicked: false }
     }
 
     /// A failure that no retry will mend: the job goes to dead at once.
     pub fn permanent(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self { source: source.into(), permanent: true }
+        Self { source: source.into(), permanent: true, panicked: false }
+    }
+
+    /// A panic, on its way out through the layers around the handler.
+    #[cfg(any(feature = "blocking", feature = "async"))]
+    pub(crate) fn panicked(text: String) -> Self {
+        Self { source: text.into(), permanent: false, panicked: true }
     }
 
     /// Whether the job goes to dead without another try.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.permanent
+    }
+
+    /// Whether the handler, or a middleware, panicked. What becomes of the job is then the panic policy's to say.
+    ///
+    /// Only middleware meets such an error; the text says what the panic said.
+    #[must_use]
+    pub fn is_panic(&self) -> bool {
+        self.panicked
     }
 
     /// The error that the handler failed with.

@@ -4,6 +4,10 @@
 use std::any::{Any, type_name};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(feature = "async")]
+use std::pin::Pin;
+#[cfg(feature = "async")]
+use std::task::{Context, Poll};
 
 use crate::text;
 
@@ -36,6 +40,49 @@ impl<T> Drop for Contained<T> {
         if let Err(panic) = self.end() {
             log::error!(target: "venturi", "a {} {panic} while it was dropped", type_name::<T>());
         }
+    }
+}
+
+/// The user's future: made when it is first polled, and gone when it is complete. Neither polling nor dropping it panics.
+#[cfg(feature = "async")]
+pub(crate) struct GuardedFuture<M, F> {
+    make: Option<M>,
+    future: Contained<Pin<Box<F>>>,
+}
+
+#[cfg(feature = "async")]
+impl<F: Future, M: FnOnce() -> F> GuardedFuture<M, F> {
+    pub(crate) fn new(make: M) -> Self {
+        Self { make: Some(make), future: Contained(None) }
+    }
+}
+
+/// Gives the text of the first panic, if there was one.
+#[cfg(feature = "async")]
+impl<F: Future, M: FnOnce() -> F + Unpin> Future for GuardedFuture<M, F> {
+    type Output = Result<F::Output, String>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(make) = self.make.take() {
+            match guarded(|| Box::pin(make())) {
+                Ok(future) => self.future = Contained::new(future),
+                Err(panic) => return Poll::Ready(Err(panic)),
+            }
+        }
+        let Some(future) = &mut self.future.0 else { return Poll::Pending };
+        // A panic must not leave this function: it would unwind through what the future has borrowed.
+        let result = match guarded(|| future.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(panic) => Err(panic),
+        };
+        Poll::Ready(match (result, self.future.end()) {
+            (Ok(output), Err(panic)) => {
+                drop(Contained::new(output));
+                Err(panic)
+            }
+            (result, _) => result,
+        })
     }
 }
 

@@ -70,6 +70,9 @@ pub(crate) fn conclude<C: Serialize>(context: &mut Context<C>, result: Result<Ou
 }
 
 fn failed(error: TaskError) -> Result<Verdict, String> {
+    if error.is_panic() {
+        return Err(error.to_string());
+    }
     let permanent = error.is_permanent();
     let message = guarded(|| error.to_string());
     // The first panic is the one to tell of.

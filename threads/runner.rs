@@ -3,9 +3,11 @@
 use crate::context::Ties;
 use crate::handler::BlockingHandler;
 use crate::job::ClaimedJob;
+use crate::middleware::BlockingNext;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, Verdict};
 use crate::run::{Prepared, conclude, prepare};
+use crate::{Context, Outcome, RunInfo, TaskError};
 
 /// Runs a job of one kind; the kind's type is in the function. It never panics.
 pub(crate) type Runner<S> = fn(&ClaimedJob, Ties, &S) -> Report;
@@ -24,10 +26,24 @@ fn attempt<S, T: BlockingHandler<S>>(job: &ClaimedJob, ties: Ties, state: &S) ->
         Ok(prepared) => prepared,
         Err(undecodable) => return Ok(undecodable),
     };
-    let result = guarded(|| task.handle(&mut context, state));
+    let result = handle(&task, job.payload.get(), &mut context, state);
     let report = result.and_then(|result| guarded(|| conclude(&mut context, result)));
     let dropped: Result<(), String> = [guarded(|| drop(context)), guarded(|| drop(task))].into_iter().collect();
     report.and_then(|report| dropped.map(|()| report))
+}
+
+fn handle<S, T: BlockingHandler<S>>(
+    task: &T,
+    payload: &str,
+    context: &mut Context<T::Carry>,
+    state: &S,
+) -> Result<Result<Outcome, TaskError>, String> {
+    let (facts, worker, layers) = context.surroundings();
+    if !layers.surround_threads() {
+        return guarded(|| task.handle(context, state));
+    }
+    let run = RunInfo::new(facts, &worker, payload);
+    Ok(BlockingNext::new(&run, &layers, || task.handle(context, state)).run())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::suite::front::{
 };
 use crate::suite::lab::Lab;
 use crate::suite::probe::{Kind, for_kind};
+use crate::suite::surrounding::Layer;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Executor {
@@ -91,12 +92,17 @@ impl Async {
     fn built(self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
         let executor = self.executor;
         let observer = lab.observer();
+        let layer = |name| Layer { name, lab: Arc::clone(&lab) };
+        let layers = [layer("outer"), layer("inner")];
+        let on_threads = self.hands == Hands::Threads;
         let mut builder = configured!(Worker::builder(lab).database(database).observer(observer), spec);
+        for layer in layers.into_iter().filter(|_| spec.surrounded) {
+            builder = if on_threads { builder.blocking_middleware(layer) } else { builder.middleware(layer) };
+        }
         if self.hands == Hands::Spawned {
             builder = builder.spawner(move |run| executor.spawn(run));
         }
         for (kind, cap) in &spec.kinds {
-            let on_threads = self.hands == Hands::Threads;
             builder = for_kind!(kind, T => match cap {
                 Some(cap) if on_threads => builder.register_blocking_capped::<T>(*cap),
                 Some(cap) => builder.register_capped::<T>(*cap),

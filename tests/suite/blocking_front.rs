@@ -15,6 +15,7 @@ use crate::suite::front::{
 };
 use crate::suite::lab::Lab;
 use crate::suite::probe::{Kind, LONGEST, for_kind};
+use crate::suite::surrounding::Layer;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Blocking {
@@ -70,7 +71,12 @@ impl Front for Blocking {
 
 fn built(spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
     let observer = lab.observer();
+    let layer = |name| Layer { name, lab: Arc::clone(&lab) };
+    let layers = [layer("outer"), layer("inner")];
     let mut builder = configured!(Worker::builder(lab).database(database).observer(observer), spec);
+    if spec.surrounded {
+        builder = layers.into_iter().fold(builder, |builder, layer| builder.middleware(layer));
+    }
     for (kind, cap) in &spec.kinds {
         builder = for_kind!(kind, T => match cap {
             Some(cap) => builder.register_capped::<T>(*cap),

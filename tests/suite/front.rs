@@ -251,6 +251,8 @@ pub(crate) struct WorkerSpec {
     pub(crate) claimed_by: Option<String>,
     pub(crate) retain_cancelled: Option<Duration>,
     pub(crate) discard_completed: bool,
+    /// Two layers around each run.
+    pub(crate) surrounded: bool,
 }
 
 impl Default for WorkerSpec {
@@ -277,6 +279,7 @@ impl Default for WorkerSpec {
             claimed_by: None,
             retain_cancelled: None,
             discard_completed: false,
+            surrounded: false,
         }
     }
 }

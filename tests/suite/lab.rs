@@ -63,6 +63,8 @@ pub(crate) struct Lab {
     all_open: AtomicBool,
     /// What workers have told their observer: who, and what.
     heard: Mutex<Vec<(String, Event)>>,
+    /// What layers around handlers have noted.
+    notes: Mutex<Vec<String>>,
     /// The server and the schema, for handlers that have transactions of their own.
     pub(crate) place: OnceLock<(String, String)>,
 }
@@ -76,6 +78,14 @@ impl Lab {
             lab.heard.lock().unwrap_or_else(PoisonError::into_inner).push(told);
             assert!(!matches!(observed.event, Event::Started { .. }), "an observer may panic");
         }
+    }
+
+    pub(crate) fn note(&self, what: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What was told about a job so far.

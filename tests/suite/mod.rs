@@ -274,6 +274,7 @@ pub(crate) mod priorities;
 pub(crate) mod resilience;
 pub(crate) mod settling;
 pub(crate) mod shutdown;
+pub(crate) mod surrounding;
 pub(crate) mod transactions;
 pub(crate) mod waiting;
 
@@ -338,6 +339,12 @@ macro_rules! bodies {
             ]
             observing: [
                 an_observer_hears_what_became_of_each_run,
+            ]
+            surrounding: [
+                layers_surround_each_run_in_their_order_and_see_its_result,
+                a_layer_may_replace_the_result,
+                a_panic_in_a_layer_is_the_runs_and_outer_layers_see_it,
+                layers_of_a_run_that_is_dropped_are_dropped_with_it,
             ]
             context: [
                 a_checkpoint_is_refused_once_another_has_claimed_the_job,
