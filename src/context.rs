@@ -113,13 +113,13 @@ impl<C> Context<C> {
     /// Together with [`job_id`](Self::job_id) it names this run and no other.
     #[must_use]
     pub fn run_count(&self) -> u32 {
-        self.facts.id.run.unsigned_abs()
+        self.facts.id.run.max(0).unsigned_abs()
     }
 
     /// How often the job has failed before this run.
     #[must_use]
     pub fn failure_count(&self) -> u32 {
-        self.facts.failure_count.unsigned_abs()
+        self.facts.failure_count.max(0).unsigned_abs()
     }
 
     /// When the job was enqueued, by the database's clock.

@@ -12,7 +12,8 @@ pub(crate) const UNBOUNDED: f64 = 1e9;
 
 /// A failed run, which waits at least the backoff's base: a crash must not be repeated at once.
 pub(crate) fn decide(row: StaleRow, backoff: Backoff, jitter: f64, backstop: Option<u32>) -> Recovery {
-    let failures = row.failure_count.saturating_add(1).unsigned_abs();
+    // Written by hand it may be negative.
+    let failures = row.failure_count.max(0).unsigned_abs().saturating_add(1);
     let delay = backoff.recovery_delay(failures, jitter, row.id.job);
     let dead = is_beyond(backstop, failures);
     Recovery { id: row.id, claimed_by: row.claimed_by, dead, delay: delay.as_secs_f64() }

@@ -280,7 +280,8 @@ impl Engine {
 
     /// A failure that is retried with the kind's backoff, or the last one that the backstop allows.
     fn failed(&self, id: RunId, kind: Option<usize>, failures_before: i32, note: Option<String>) -> Settlement {
-        let failures = failures_before.saturating_add(1).unsigned_abs();
+        // Written by hand it may be negative.
+        let failures = failures_before.max(0).unsigned_abs().saturating_add(1);
         if is_beyond(self.rules.config.backstop, failures) {
             return Settlement { note, ..bare(id, Ending::Dead) };
         }

@@ -20,10 +20,15 @@ gone AS (
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
     dedup_key, payload, carry)
-  SELECT id, created_at, visible_at, run_count, failure_count, priority, 5, 5, kind, dedup_key, payload, carry
+  SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), greatest(run_count, 0),
+    greatest(least(failure_count, run_count), 0), greatest(least(priority, 2), 0), 5, 5, kind, dedup_key, payload, carry
   FROM gone
-  -- Written by hand, an id can be in both tables; such a job fails no other.
-  ON CONFLICT DO NOTHING),
+  -- Written by hand, an id can be in both tables; such a job fails no other, and its end goes to the journal.
+  ON CONFLICT DO NOTHING
+  RETURNING id),
+entered AS (
+  INSERT INTO {schema}.journal (job_id, run_no, event)
+  SELECT id, greatest(run_count, 0), 5 FROM gone WHERE id NOT IN (SELECT id FROM stored)),
 noted AS (
   UPDATE {schema}.live j SET cancel_requested_at = clock_timestamp()
   FROM held h

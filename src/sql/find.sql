@@ -11,6 +11,7 @@
 -- Rows: the jobs that fit, highest id first, with the columns of the view jobs, and
 --   floor bigint   jobs below this id were not looked at (NULL: there are none); one row with nothing else if none fits
 -- Locks: none.  Index: live_pkey; finished_pkey, or finished_failed when no completed jobs are wanted; payload_pkey.
+-- Written by hand, an id can be in both tables; it is listed once, and as live if that fits.
 -- An id never changes and tells two jobs apart, so pages by id neither skip nor repeat a job that moves between tables.
 WITH look AS MATERIALIZED (
   SELECT w.id, w.part,
@@ -40,7 +41,8 @@ floor AS MATERIALIZED (
   SELECT max(p.lowest) AS id
   FROM (SELECT min(l.id) AS lowest FROM look l GROUP BY l.part HAVING count(*) >= $9::int) p),
 page AS MATERIALIZED (
-  SELECT l.id FROM look l WHERE l.fits AND l.id >= coalesce((SELECT f.id FROM floor f), l.id)
+  SELECT l.id, min(l.part) AS part FROM look l WHERE l.fits AND l.id >= coalesce((SELECT f.id FROM floor f), l.id)
+  GROUP BY l.id
   ORDER BY l.id DESC LIMIT $10::int)
 SELECT j.id, j.kind, j.priority, j.status, j.created_at, j.visible_at, j.claim_expires_at, j.cancel_requested_at,
   j.finished_at, j.claimed_by, j.run_count, j.failure_count, j.dedup_key, j.outcome, j.note,
@@ -48,5 +50,5 @@ SELECT j.id, j.kind, j.priority, j.status, j.created_at, j.visible_at, j.claim_e
   CASE WHEN $11::bool THEN j.attachment END AS attachment, f.id AS floor
 FROM floor f
 LEFT JOIN page p ON true
-LEFT JOIN {schema}.jobs j ON j.id = p.id
+LEFT JOIN {schema}.jobs j ON j.id = p.id AND (j.finished_at IS NULL) = (p.part = 1)
 ORDER BY j.id DESC

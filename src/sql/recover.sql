@@ -6,7 +6,7 @@
 --   A job that was asked to be cancelled ends as cancelled, and is returned with dead = false.
 -- Locks: FOR UPDATE SKIP LOCKED in the order of the input; never waits.  Index: live_pkey.
 -- Writes journal (event 9), or finished (outcome 9).
--- least() and ON CONFLICT: as in settle, for rows that were written by hand.
+-- least(), greatest(), coalesce() and ON CONFLICT: as in settle, for rows that were written by hand.
 WITH held AS MATERIALIZED (
   SELECT l.id, l.claimed_by, v.delay,
          CASE WHEN l.cancel_requested_at IS NOT NULL THEN 5 WHEN v.dead THEN 4 END AS status,
@@ -22,14 +22,16 @@ gone AS (
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
     claimed_by, dedup_key, payload, carry, note)
-  SELECT id, created_at, visible_at, run_count, least(failure_count, run_count - 1) + 1, priority, status, 9, kind,
+  SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), greatest(run_count, 1),
+    greatest(least(failure_count, greatest(run_count, 1) - 1), 0) + 1, greatest(least(priority, 2), 0), status, 9, kind,
     claimed_by, dedup_key, payload, carry, note FROM gone
-  ON CONFLICT DO NOTHING),
+  ON CONFLICT DO NOTHING
+  RETURNING id),
 back AS (
   UPDATE {schema}.live j SET
     state            = CASE WHEN h.delay > 0 THEN 1 ELSE 0 END,
     visible_at       = clock_timestamp() + make_interval(secs => h.delay),
-    failure_count    = least(j.failure_count, j.run_count - 1) + 1,
+    failure_count    = greatest(least(j.failure_count, greatest(j.run_count, 1) - 1), 0) + 1,
     claimed_by       = NULL,
     claim_expires_at = NULL
   FROM held h
@@ -37,6 +39,8 @@ back AS (
   RETURNING j.id, j.kind, j.run_count, h.claimed_by, h.delay, h.note),
 noted AS (
   INSERT INTO {schema}.journal (job_id, run_no, event, claimed_by, note)
-  SELECT id, run_count, 9, claimed_by, note FROM back
+  SELECT id, greatest(run_count, 0), 9, claimed_by, note FROM back
+  UNION ALL
+  SELECT id, greatest(run_count, 0), 9, claimed_by, note FROM gone WHERE id NOT IN (SELECT id FROM stored)
   ON CONFLICT DO NOTHING)
 SELECT id, kind, status = 4 AS dead, delay FROM gone UNION ALL SELECT id, kind, false, delay FROM back

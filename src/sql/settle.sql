@@ -19,7 +19,8 @@
 -- Trap: a row that was changed between snapshot and lock, by a renewal, has a newer ctid, which this statement cannot
 --   see: it stays locked, unchanged, and busy.
 -- Rows that were written by hand may have as many failures as runs, an entry for the run already, or a number that is in
--- finished as well; least() and ON CONFLICT keep such a job from failing the others. What was there first stays.
+-- finished as well, or values that no CHECK lets in; least(), greatest(), coalesce() and ON CONFLICT keep such a job from
+-- failing the others. What was there first stays, and the result of a job that was in finished already goes to the journal.
 WITH result AS MATERIALIZED (
   SELECT * FROM unnest($2::bigint[], $3::int[], $4::smallint[], $5::float8[], $6::text[], $7::json[], $8::json[])
     r (id, run_count, outcome, delay, note, attachment, carry)),
@@ -35,10 +36,12 @@ gone AS (
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
     claimed_by, dedup_key, payload, carry, note, attachment)
-  SELECT id, created_at, visible_at, run_count, least(failure_count, run_count - (event = 4)::int) + (event = 4)::int, priority, event, event, kind,
-    claimed_by, dedup_key, payload, CASE event WHEN 4 THEN coalesce(new_carry, carry) ELSE carry END, note, attachment
+  SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), greatest(run_count, 1),
+    greatest(least(failure_count, run_count - (event = 4)::int), 0) + (event = 4)::int,
+    greatest(least(priority, 2), 0), event, event, kind, claimed_by, dedup_key, payload, CASE event WHEN 4 THEN coalesce(new_carry, carry) ELSE carry END, note, attachment
   FROM gone WHERE event > 3 OR NOT $9::bool
-  ON CONFLICT DO NOTHING),
+  ON CONFLICT DO NOTHING
+  RETURNING id),
 bodies AS (
   DELETE FROM {schema}.payload p USING gone g WHERE $9::bool AND g.event = 3 AND p.job_id = g.id),
 entries AS (
@@ -47,7 +50,7 @@ back AS (
   UPDATE {schema}.live j SET
     state            = CASE WHEN h.event < 8 AND h.delay > 0 THEN 1 ELSE 0 END,
     visible_at       = clock_timestamp() + make_interval(secs => CASE WHEN h.event < 8 THEN h.delay ELSE 0 END),
-    failure_count    = least(j.failure_count, j.run_count - (h.event = 6)::int) + (h.event = 6)::int,
+    failure_count    = greatest(least(j.failure_count, j.run_count - (h.event = 6)::int), 0) + (h.event = 6)::int,
     carry            = CASE WHEN h.event < 8 THEN coalesce(h.carry, j.carry) ELSE j.carry END,
     claimed_by       = NULL,
     claim_expires_at = NULL
@@ -56,7 +59,10 @@ back AS (
   RETURNING j.id, j.run_count, h.event, h.note, h.attachment),
 noted AS (
   INSERT INTO {schema}.journal (job_id, run_no, event, claimed_by, note, attachment)
-  SELECT id, run_count, event, $1::text, note, attachment FROM back
+  SELECT id, greatest(run_count, 0), event, $1::text, note, attachment FROM back
+  UNION ALL
+  SELECT id, greatest(run_count, 0), event, $1::text, note, attachment FROM gone
+  WHERE (event > 3 OR NOT $9::bool) AND id NOT IN (SELECT id FROM stored)
   ON CONFLICT DO NOTHING)
 SELECT r.id AS job, r.run_count AS run,
   CASE WHEN (r.id, r.run_count) IN (SELECT id, run_count FROM gone UNION ALL SELECT id, run_count FROM back) THEN 0

@@ -12,11 +12,13 @@
 --   next_expiry float8    seconds until the next lease of another worker ends (NULL: none within the horizon)
 -- Trap: the lease index keeps entries of jobs that are done, until vacuum or an old snapshot lets them go, with leases that
 --   would end minutes from now. Without the horizon a survey reads them all (100,000: 170 ms).
+-- priority >= 0: as in claim, or a row written by hand would be announced for ever and never found.
 -- Locks: none.  Index: live_ready, live_scheduled (two probes), live_lease (two probes); kind_state_pkey, all of it.
 SELECT EXISTS (
          SELECT 1 FROM unnest($5::text[]) k (kind)
          CROSS JOIN LATERAL (
-           SELECT 1 FROM {schema}.live r WHERE r.state = 0 AND r.kind = k.kind AND r.id <> ALL ($6::bigint[])
+           SELECT 1 FROM {schema}.live r
+           WHERE r.state = 0 AND r.kind = k.kind AND r.priority >= 0 AND r.id <> ALL ($6::bigint[])
            ORDER BY r.kind, r.priority, r.created_at, r.id LIMIT 1) r
          WHERE k.kind <> ALL (
            ARRAY(SELECT p.kind FROM {schema}.kind_state p WHERE p.paused_at IS NOT NULL ORDER BY p.kind))) AS ready,

@@ -123,7 +123,7 @@ impl Statement {
             Self::Exchange { .. } | Self::Copy(_) | Self::Inquiry(_) | Self::Notify { .. } | Self::Listen => {
                 Ok(Reply::Done)
             }
-            Self::Stale(_) => reply::stale(rows),
+            Self::Stale(_) => Ok(reply::stale(rows)),
             Self::Recover(_) => reply::recovered(rows),
             Self::Promote(_) => reply::promoted(rows),
             Self::Survey(_) => reply::survey(rows),

@@ -246,7 +246,8 @@ fn malformed(id: RunId, row: &Row, error: ReadError) -> Malformed {
     Malformed { id, kind, why: error.0, failure_count: get(row, "failure_count").unwrap_or_default() }
 }
 
-pub(super) fn stale(rows: &[Row]) -> Result<Reply, ReadError> {
+/// A row that cannot be read is left where it is, and keeps no other from being recovered.
+pub(super) fn stale(rows: &[Row]) -> Reply {
     let read = |row: &Row| {
         Ok(StaleRow {
             id: run_id(row)?,
@@ -255,7 +256,14 @@ pub(super) fn stale(rows: &[Row]) -> Result<Reply, ReadError> {
             claimed_by: get(row, "claimed_by")?,
         })
     };
-    Ok(Reply::Stale(each(rows, read)?))
+    let found = rows.iter().map(read).filter_map(|row: Result<StaleRow, ReadError>| match row {
+        Ok(row) => Some(row),
+        Err(error) => {
+            log::warn!(target: "venturi", "a claim whose lease has run out cannot be read: {error}");
+            None
+        }
+    });
+    Reply::Stale(found.collect())
 }
 
 pub(super) fn recovered(rows: &[Row]) -> Result<Reply, ReadError> {

@@ -263,6 +263,7 @@ pub(crate) mod enqueueing;
 #[cfg(feature = "async")]
 pub(crate) mod futures;
 pub(crate) mod history;
+pub(crate) mod hostile;
 pub(crate) mod leases;
 pub(crate) mod lost_replies;
 pub(crate) mod merging;
@@ -560,6 +561,12 @@ macro_rules! bodies {
                 a_listing_goes_on_where_it_ended_whatever_happens_meanwhile,
                 counts_tell_what_there_is_of_each_kind,
                 a_worker_may_keep_no_completed_jobs,
+            ]
+            hostile: [
+                rows_edited_into_nonsense_stall_no_worker,
+                an_id_in_both_tables_is_one_job_and_its_run_can_end,
+                names_full_of_metacharacters_are_only_names,
+                workers_and_queues_need_no_more_than_the_documented_rights,
             ]
             bad_input: [
                 no_time_at_all_is_as_little_as_is_possible,

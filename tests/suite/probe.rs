@@ -245,6 +245,8 @@ breeds! {
     NoWriting = "no_writing", Unwritable;
     Stubborn = "stubborn", WritingPanics;
     Fragile = "fragile", Brittle;
+    /// Looks like SQL, and like what the statements' texts are made with.
+    Sharp = r#"'; DROP SCHEMA "{schema}" CASCADE; -- $1 \ % "#, Count;
 }
 
 /// Runs the code with the type of the kind's task.
@@ -267,6 +269,7 @@ macro_rules! for_kind {
             $crate::suite::probe::Kind::NoDefault => $crate::suite::probe::for_kind!(@ $task, NoDefault, $body),
             $crate::suite::probe::Kind::NoWriting => $crate::suite::probe::for_kind!(@ $task, NoWriting, $body),
             $crate::suite::probe::Kind::Stubborn => $crate::suite::probe::for_kind!(@ $task, Stubborn, $body),
+            $crate::suite::probe::Kind::Sharp => $crate::suite::probe::for_kind!(@ $task, Sharp, $body),
             $crate::suite::probe::Kind::Fragile => $crate::suite::probe::for_kind!(@ $task, Fragile, $body),
         }
     };
