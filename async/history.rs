@@ -1,10 +1,12 @@
 //! Looking at jobs, counting them, and deleting old ones.
 
 use crate::{
-    Cleaned, Cleanup, Cursor, Error, JobFilter, JobId, JobInfo, JobPage, JournalPage, PausedKind, Stats, errand,
+    Cleaned, Cleanup, Cursor, Error, Finding, JobFilter, JobId, JobInfo, JobPage, JournalPage, PausedKind, Stats,
+    WorkerClaims, errand,
 };
 
 use super::Queue;
+use super::thread::wall;
 
 impl Queue {
     /// One job, whatever has become of it; `None` when there is none of this number.
@@ -117,6 +119,33 @@ impl Queue {
     /// Dropped at any time, it leaves nothing behind.
     pub async fn paused_kinds(&self) -> Result<Vec<PausedKind>, Error> {
         self.run(errand::paused_kinds()).await
+    }
+
+    /// Which workers hold claims, and how long their leases have left; those without any are not among them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server could not be reached in time,
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) when it refuses.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing: it only reads.
+    pub async fn workers(&self) -> Result<Vec<WorkerClaims>, Error> {
+        self.run(errand::workers()).await
+    }
+
+    /// Looks for what is wrong with the queue and its server, the worst first; nothing is changed.
+    ///
+    /// A reader's rights suffice; what the role may not see is a finding of its own. It looks at all ready, scheduled and
+    /// claimed jobs and at what has ended within 10 minutes, so it is for people and for alarms every few minutes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server could not be reached in time,
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) when it refuses.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing: it only reads.
+    pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
+        self.run(errand::doctor(wall())).await
     }
 
     /// Deletes finished jobs of the given ages, with their payloads and journals, and returns how many.

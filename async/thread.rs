@@ -1,7 +1,7 @@
 //! The one place that starts threads and reads the clock.
 
 use std::thread::Builder;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crate::error::{Error, ErrorKind};
 use crate::panic_boundary::guarded;
@@ -37,6 +37,12 @@ fn defect(thread: &str, panic: &str) -> Error {
 pub(super) fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "the clock of this front-end")]
     Instant::now()
+}
+
+/// This machine's own time of day: for the diagnosis, which compares it with the server's.
+#[expect(clippy::disallowed_methods, reason = "only compared for the diagnosis, never stored")]
+pub(super) fn wall() -> SystemTime {
+    SystemTime::now()
 }
 
 #[cfg(test)]

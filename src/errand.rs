@@ -4,11 +4,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::JobId;
 use crate::control::{CancelOutcome, CancelledAll, Cleaned, RequeueOutcome, RequeuedAll};
 use crate::cursor::Cursor;
+use crate::doctor;
 use crate::error::{Error, ErrorKind};
 use crate::filter::{Cleanup, JobFilter, JobPage, JournalPage};
 use crate::job_info::{JobInfo, JobStatus};
@@ -16,7 +17,7 @@ use crate::limits::MAX_PAGE;
 use crate::statement::{
     CancelAnswer, CleanupBatch, Find, Finding, FoundJobs, FoundJournal, Inquiry, RequeueAnswer, Touch,
 };
-use crate::stats::{PausedKind, Stats};
+use crate::stats::{PausedKind, Stats, WorkerClaims};
 use crate::task::check_kind;
 
 /// Rows of each table that the first look of a filtered listing covers, and the most that a later one does: enough that
@@ -69,6 +70,21 @@ pub(crate) fn stats() -> Errand<Stats> {
 pub(crate) fn paused_kinds() -> Errand<Vec<PausedKind>> {
     Errand::once(Inquiry::PausedKinds, |found| match found {
         Finding::PausedKinds(kinds) => Some(kinds),
+        _ => None,
+    })
+}
+
+pub(crate) fn workers() -> Errand<Vec<WorkerClaims>> {
+    Errand::once(Inquiry::Workers, |found| match found {
+        Finding::Workers(workers) => Some(workers),
+        _ => None,
+    })
+}
+
+/// `wall` is the application's clock.
+pub(crate) fn doctor(wall: SystemTime) -> Errand<Vec<doctor::Finding>> {
+    Errand::once(Inquiry::Diagnose, move |found| match found {
+        Finding::Facts(facts) => Some(doctor::findings(&facts, wall)),
         _ => None,
     })
 }

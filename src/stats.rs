@@ -50,6 +50,22 @@ impl Stats {
     }
 }
 
+/// What one worker holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerClaims {
+    /// Who, as workers name themselves: `host:pid:suffix`, unless they are given a name.
+    pub worker: String,
+    /// Jobs that it has claimed.
+    pub claims: u64,
+    /// Of these, how many have leases that ran out.
+    pub expired: u64,
+    /// How long the lease that ends first has left. `None`: it has run out.
+    pub lease_left: Option<Duration>,
+    /// The kinds of these jobs, by name; at most 20.
+    pub kinds: Vec<String>,
+}
+
 /// A kind whose jobs stay pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
 
+use crate::doctor::Facts;
 use crate::job::RunId;
 use crate::job_info::{JobInfo, JobStatus};
 use crate::journal::{JournalEntry, JournalEvent};
-use crate::stats::{KindStats, PausedKind, Stats};
+use crate::stats::{KindStats, PausedKind, Stats, WorkerClaims};
 use crate::{JobId, time};
 
 use super::inquiry::Inquiry;
@@ -22,6 +23,8 @@ pub(crate) enum Finding {
     Journal(FoundJournal),
     Stats(Stats),
     PausedKinds(Vec<PausedKind>),
+    Workers(Vec<WorkerClaims>),
+    Facts(Box<Facts>),
     Cancelled(Vec<(i64, CancelAnswer)>),
     Requeued(Vec<(i64, RequeueAnswer)>),
     /// Whether a kind's being paused has changed.
@@ -98,6 +101,8 @@ pub(super) fn read(inquiry: &Inquiry, results: &[Vec<Row>]) -> Result<Finding, R
         Inquiry::Find(_) => Finding::Jobs(jobs(rows)?),
         Inquiry::Journal { .. } => Finding::Journal(journal(rows)),
         Inquiry::Stats => Finding::Stats(stats(rows)?),
+        Inquiry::Workers => Finding::Workers(each(rows, worker)?),
+        Inquiry::Diagnose => Finding::Facts(Box::new(facts(only(rows)?)?)),
         Inquiry::PausedKinds => Finding::PausedKinds(each(rows, paused_kind)?),
         Inquiry::Cancel(_) => Finding::Cancelled(each(rows, cancelled)?),
         Inquiry::Requeue(_) => Finding::Requeued(each(rows, requeued)?),
@@ -184,6 +189,43 @@ fn stats(rows: &[Row]) -> Result<Stats, ReadError> {
 
 fn paused_kind(row: &Row) -> Result<PausedKind, ReadError> {
     Ok(PausedKind { kind: get(row, "kind")?, since: get(row, "paused_at")? })
+}
+
+fn worker(row: &Row) -> Result<WorkerClaims, ReadError> {
+    let lease_left: f64 = get(row, "lease_left")?;
+    Ok(WorkerClaims {
+        worker: get(row, "worker")?,
+        claims: count(row, "claims")?,
+        expired: count(row, "expired")?,
+        lease_left: (lease_left >= 0.0).then(|| time::seconds(lease_left)),
+        kinds: get(row, "kinds")?,
+    })
+}
+
+fn facts(row: &Row) -> Result<Facts, ReadError> {
+    let aged = |seconds, who| -> Result<Option<(f64, String)>, ReadError> {
+        Ok(get::<Option<f64>>(row, seconds)?.zip(get::<Option<String>>(row, who)?))
+    };
+    Ok(Facts {
+        at: get(row, "at")?,
+        version: get::<Option<i32>>(row, "version")?.unwrap_or_default(),
+        transaction: aged("transaction_seconds", "transaction_who")?,
+        hidden: count(row, "hidden")?,
+        slots: get(row, "slots")?,
+        prepared: aged("prepared_seconds", "prepared_who")?,
+        live_rows: count(row, "live_rows")?,
+        dead_rows: count(row, "dead_rows")?,
+        bytes: count(row, "bytes")?,
+        autovacuum: get(row, "autovacuum")?,
+        autovacuum_live: get(row, "autovacuum_live")?,
+        missing: get(row, "missing")?,
+        invalid: get(row, "invalid")?,
+        expired: count(row, "expired")?,
+        unserved: get(row, "unserved")?,
+        commits: get(row, "commits")?,
+        connections: count(row, "connections")?,
+        room: count(row, "room")?,
+    })
 }
 
 fn cancelled(row: &Row) -> Result<(i64, CancelAnswer), ReadError> {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::doctor::INDEXES;
 use crate::filter::JobFilter;
 use crate::job::RunId;
 use crate::job_info::JobStatus;
@@ -22,6 +23,8 @@ pub(crate) enum Inquiry {
     },
     Stats,
     PausedKinds,
+    Workers,
+    Diagnose,
     Cancel(Touch),
     Requeue(Touch),
     PauseKind(String),
@@ -76,6 +79,8 @@ impl Inquiry {
             Self::Journal { job, after, most } => (Text::Journal, vec![param(*job), param(*after), param(*most)]),
             Self::Stats => (Text::Stats, Vec::new()),
             Self::PausedKinds => (Text::PausedKinds, Vec::new()),
+            Self::Workers => (Text::Workers, Vec::new()),
+            Self::Diagnose => (Text::Diagnose, vec![param(INDEXES.map(str::to_owned).to_vec())]),
             Self::Cancel(touch) => (Text::Cancel, cancel(touch)),
             Self::Requeue(touch) => return requeue(touch),
             Self::PauseKind(kind) => (Text::PauseKind, vec![param(kind)]),
@@ -94,6 +99,8 @@ impl Inquiry {
             | Self::Journal { .. }
             | Self::Stats
             | Self::PausedKinds
+            | Self::Workers
+            | Self::Diagnose
             | Self::Cancellations { .. } => false,
             Self::Cancel(_) | Self::Requeue(_) | Self::PauseKind(_) | Self::ResumeKind(_) | Self::Cleanup(_) => true,
         }
@@ -115,6 +122,8 @@ impl Inquiry {
             Self::Journal { .. } => "reading a journal",
             Self::Stats => "counting jobs",
             Self::PausedKinds => "listing paused kinds",
+            Self::Workers => "listing workers",
+            Self::Diagnose => "diagnosing",
             Self::Cancel(_) => "cancelling",
             Self::Requeue(_) => "requeueing",
             Self::PauseKind(_) => "pausing a kind",

@@ -49,11 +49,13 @@ pub(crate) enum Text {
     PausedKinds,
     Cleanup,
     Cancellations,
+    Workers,
+    Diagnose,
 }
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 40] = [
+    pub(crate) const ALL: [Self; 42] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Relax,
@@ -94,6 +96,8 @@ impl Text {
         Self::PausedKinds,
         Self::Cleanup,
         Self::Cancellations,
+        Self::Workers,
+        Self::Diagnose,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -138,6 +142,8 @@ impl Text {
             Self::PausedKinds => "paused_kinds",
             Self::Cleanup => "cleanup",
             Self::Cancellations => "cancellations",
+            Self::Workers => "workers",
+            Self::Diagnose => "diagnose",
         }
     }
 
@@ -183,6 +189,8 @@ impl Text {
             Self::PausedKinds => include_str!("../sql/paused_kinds.sql"),
             Self::Cleanup => include_str!("../sql/cleanup.sql"),
             Self::Cancellations => include_str!("../sql/cancellations.sql"),
+            Self::Workers => include_str!("../sql/workers.sql"),
+            Self::Diagnose => include_str!("../sql/diagnose.sql"),
         })
     }
 }

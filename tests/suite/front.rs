@@ -94,6 +94,10 @@ pub(crate) trait Producer: Send + Sync {
     fn resume_kind(&self, kind: &str) -> Result<bool, Error>;
 
     fn paused_kinds(&self) -> Result<Vec<PausedKind>, Error>;
+
+    fn workers(&self) -> Result<Vec<venturi::WorkerClaims>, Error>;
+
+    fn doctor(&self) -> Result<Vec<venturi::Finding>, Error>;
 }
 
 /// What an application does with its own client.
@@ -157,6 +161,14 @@ macro_rules! controlled {
 
         fn paused_kinds(&self) -> Result<Vec<venturi::PausedKind>, Error> {
             $call!(self, paused_kinds())
+        }
+
+        fn workers(&self) -> Result<Vec<venturi::WorkerClaims>, Error> {
+            $call!(self, workers())
+        }
+
+        fn doctor(&self) -> Result<Vec<venturi::Finding>, Error> {
+            $call!(self, doctor())
         }
     };
 }

@@ -257,6 +257,7 @@ pub(crate) mod claiming;
 pub(crate) mod context;
 pub(crate) mod contract;
 pub(crate) mod control;
+pub(crate) mod diagnosis;
 #[cfg(feature = "tls")]
 pub(crate) mod encryption;
 pub(crate) mod enqueueing;
@@ -555,6 +556,13 @@ macro_rules! bodies {
                 a_job_that_completes_although_it_is_cancelled_is_completed,
                 a_dead_job_that_is_requeued_runs_at_once_with_a_fresh_budget,
                 a_paused_kind_waits_and_a_resumed_one_starts_at_once,
+            ]
+            diagnosis: [
+                those_who_hold_claims_are_listed,
+                the_doctor_finds_indexes_that_are_missing_or_invalid,
+                the_doctor_finds_that_autovacuum_is_off_for_live,
+                the_doctor_finds_leases_that_ran_out,
+                the_doctor_finds_kinds_that_nobody_serves,
             ]
             history: [
                 a_job_can_be_looked_at_in_every_state,

@@ -69,6 +69,7 @@ const EXPECTED: &[(Text, &[&str])] = &[
         ],
     ),
     (Text::PausedKinds, &["kind_state_pkey on kind_state s"]),
+    (Text::Workers, &["live_lease on live l"]),
     (Text::Cancel, &["live_pkey on live l", "live_pkey on live j", "finished_pkey on finished f"]),
     (Text::LockKeys, &["finished_pkey on finished f"]),
     (Text::Requeue, &["finished_pkey on finished f", "live_pkey on live l", "live_dedup on live l"]),

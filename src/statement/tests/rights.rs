@@ -77,6 +77,8 @@ fn read(db: &mut Db, id: i64) {
         Inquiry::Journal { job: id, after: 0, most: 10 },
         Inquiry::Stats,
         Inquiry::PausedKinds,
+        Inquiry::Workers,
+        Inquiry::Diagnose,
     ] {
         db.inquire(inquiry);
     }

@@ -86,6 +86,8 @@ fn inquiries() -> Vec<Inquiry> {
         Inquiry::Journal { job: 1, after: 0, most: 1 },
         Inquiry::Stats,
         Inquiry::PausedKinds,
+        Inquiry::Workers,
+        Inquiry::Diagnose,
         Inquiry::Cancel(Touch { ids: vec![1], statuses: vec![JobStatus::Pending], patient: true }),
         Inquiry::Requeue(Touch { ids: vec![1], statuses: vec![JobStatus::Dead], patient: true }),
         Inquiry::PauseKind("a".into()),

@@ -1,0 +1,179 @@
+//! What the command takes: help, completions and the man page are made of this.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use venturi::JobStatus;
+
+const CODES: &str = "Exit codes: 0 done; 1 it failed, or there is no such job; 2 the arguments make no sense, or a bulk \
+                     write was not confirmed; 3 `doctor` has found an error. With --json, what is read is one JSON \
+                     document on standard output.";
+
+/// Looks at, steers and diagnoses a venturi job queue on PostgreSQL.
+#[derive(Debug, Parser)]
+#[command(name = "venturi", version, after_help = CODES)]
+pub(crate) struct Arguments {
+    /// Where the server is, as a URL or as key=value pairs.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true)]
+    pub(crate) database_url: Option<String>,
+    /// The schema of the queue's tables.
+    #[arg(long, default_value = "venturi", global = true)]
+    pub(crate) schema: String,
+    /// Prints JSON (commands that read).
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Makes the tables, or brings them to the version that this command needs.
+    Migrate,
+    /// Counts the jobs of each kind.
+    Status {
+        /// Shows it again and again, until it is interrupted.
+        #[arg(long)]
+        watch: bool,
+        /// How long a showing stays.
+        #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+        interval: Duration,
+    },
+    /// Lists, shows, cancels and requeues jobs.
+    #[command(subcommand)]
+    Jobs(Jobs),
+    /// Lists and requeues dead jobs.
+    #[command(subcommand)]
+    Dead(Dead),
+    /// Pauses and resumes kinds.
+    #[command(subcommand)]
+    Kinds(Kinds),
+    /// Puts jobs back whose leases have run out.
+    Recover,
+    /// Deletes finished jobs of at least these ages.
+    Cleanup {
+        #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+        completed_older_than: Option<Duration>,
+        #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+        cancelled_older_than: Option<Duration>,
+        #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+        dead_older_than: Option<Duration>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Lists the workers that hold claims, and how long their leases have left.
+    Workers,
+    /// Looks for what is wrong with the queue and its server.
+    Doctor,
+    /// Prints completions for a shell.
+    Completions { shell: Shell },
+    /// Prints the man page.
+    Man,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Jobs {
+    /// Lists jobs, the newest first.
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// At most so many, 1 to 1000.
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        limit: u32,
+    },
+    /// Shows one job and its journal.
+    Show { id: i64 },
+    /// Cancels a job, or all that fit.
+    Cancel {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Makes a finished job pending again, or all that fit (dead ones, unless a status is given).
+    Requeue {
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// Lists dead jobs, the newest first.
+    List {
+        #[arg(long)]
+        kind: Option<String>,
+        /// At most so many, 1 to 1000.
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        limit: u32,
+    },
+    /// Makes all dead jobs pending again, or those of a kind.
+    Requeue {
+        #[arg(long)]
+        kind: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kinds {
+    /// Leaves a kind's jobs pending until it is resumed.
+    Pause { kind: String },
+    /// Lets a kind's jobs be claimed again.
+    Resume { kind: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Only jobs of this kind.
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    /// Only jobs of this status; may be repeated.
+    #[arg(long, value_enum)]
+    pub(crate) status: Vec<Status>,
+    /// Only jobs with this dedup key.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The job's number; without it, --all is needed.
+    #[arg(required_unless_present = "all", conflicts_with_all = ["kind", "status", "key"])]
+    pub(crate) id: Option<i64>,
+    /// All jobs that fit.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Consent {
+    /// Does not ask before many jobs are written; needed where there is no terminal to ask on.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Status {
+    Pending,
+    Claimed,
+    Completed,
+    Dead,
+    Cancelled,
+}
+
+impl From<Status> for JobStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::Claimed => Self::Claimed,
+            Status::Completed => Self::Completed,
+            Status::Dead => Self::Dead,
+            Status::Cancelled => Self::Cancelled,
+        }
+    }
+}

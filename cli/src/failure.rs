@@ -1,0 +1,43 @@
+//! Why the command ends without success, and with which code.
+
+use std::fmt;
+use std::io;
+
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// 1
+    Failed(String),
+    /// 2
+    Usage(String),
+    /// Whoever read the output has gone, which is no failure.
+    NobodyReads,
+}
+
+impl From<venturi::Error> for Failure {
+    fn from(error: venturi::Error) -> Self {
+        let text = std::iter::successors(std::error::Error::source(&error), |error| error.source())
+            .fold(error.to_string(), |text, source| format!("{text}: {source}"));
+        match error.kind() {
+            venturi::ErrorKind::Config => Self::Usage(text),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(text) | Self::Usage(text) => f.write_str(&super::show::plain(text)),
+            Self::NobodyReads => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Each command: a call or two of the library, and its answer in words.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use venturi::blocking::{self, Queue};
+use venturi::{CancelOutcome, Cleanup, Database, JobFilter, JobId, JobStatus, RequeueOutcome, Severity};
+
+use crate::args::{Arguments, Command, Consent, Dead, Jobs, Kinds, Target, Which};
+use crate::failure::Failure;
+use crate::show;
+
+/// What `doctor` returns when it has found an error.
+const FOUND_ERRORS: u8 = 3;
+
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    match &arguments.command {
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "venturi", &mut text);
+            io::stdout().write_all(&text)?;
+        }
+        Command::Man => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Arguments::command()).render(&mut text)?;
+            io::stdout().write_all(&text)?;
+        }
+        Command::Migrate => {
+            blocking::migrate(&database(&arguments)?)?;
+            say("the schema is as this version needs it")?;
+        }
+        _ => return on_queue(&arguments),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn database(arguments: &Arguments) -> Result<Database, Failure> {
+    let missing = || Failure::Usage("where is the server? Give --database-url, or set DATABASE_URL".to_owned());
+    let url = arguments.database_url.as_deref().ok_or_else(missing)?;
+    Ok(Database::new(url)?.schema(&arguments.schema)?)
+}
+
+fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let queue = Queue::connect(&database(arguments)?)?;
+    let json = arguments.json;
+    match &arguments.command {
+        Command::Status { watch: true, interval } => watch(&queue, json, *interval)?,
+        Command::Status { .. } => status(&queue, json)?,
+        Command::Jobs(jobs) => on_jobs(&queue, jobs, json)?,
+        Command::Dead(Dead::List { kind, limit }) => list(&queue, dead(kind), *limit, json)?,
+        Command::Dead(Dead::Requeue { kind, consent }) => requeue_all(&queue, dead(kind), consent)?,
+        Command::Kinds(Kinds::Pause { kind }) => {
+            say(if queue.pause_kind(kind)? { "paused" } else { "it was paused already" })?;
+        }
+        Command::Kinds(Kinds::Resume { kind }) => {
+            say(if queue.resume_kind(kind)? { "resumed" } else { "it was not paused" })?;
+        }
+        Command::Recover => {
+            let done = queue.recover_stale()?;
+            say(&format!("{done:?}"))?;
+        }
+        Command::Cleanup { completed_older_than, cancelled_older_than, dead_older_than, consent } => {
+            let mut ages = Cleanup::new();
+            ages = completed_older_than.iter().fold(ages, |ages, age| ages.completed(*age));
+            ages = cancelled_older_than.iter().fold(ages, |ages, age| ages.cancelled(*age));
+            ages = dead_older_than.iter().fold(ages, |ages, age| ages.dead(*age));
+            cleanup(&queue, ages, consent)?;
+        }
+        Command::Workers => {
+            let workers = queue.workers()?;
+            let lines = || Value::from_iter(workers.iter().map(show::worker_json));
+            print(json, lines, || show::workers(&workers))?;
+        }
+        Command::Doctor => return doctor(&queue, json),
+        Command::Migrate | Command::Completions { .. } | Command::Man => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn on_jobs(queue: &Queue, jobs: &Jobs, json: bool) -> Result<(), Failure> {
+    match jobs {
+        Jobs::List { which, limit } => list(queue, filter(which), *limit, json),
+        Jobs::Show { id } => show_job(queue, *id, json),
+        Jobs::Cancel { target: Target { id: Some(id), .. } } => match queue.cancel(JobId::from(*id))? {
+            CancelOutcome::Cancelled => say("cancelled"),
+            CancelOutcome::Requested => say("its handler has been asked to end"),
+            CancelOutcome::AlreadyFinished => Err(Failure::Failed(format!("job {id} had ended before"))),
+            _ => Err(no_such(*id)),
+        },
+        Jobs::Requeue { target: Target { id: Some(id), .. } } => match queue.requeue(JobId::from(*id))? {
+            RequeueOutcome::Requeued => say("pending again"),
+            RequeueOutcome::NotFinished => Err(Failure::Failed(format!("job {id} has not ended"))),
+            RequeueOutcome::Conflict(other) => {
+                Err(Failure::Failed(format!("job {other} is pending with the same kind and dedup key")))
+            }
+            _ => Err(no_such(*id)),
+        },
+        Jobs::Cancel { target } => {
+            confirm(&target.consent, "Cancel all jobs that fit?")?;
+            let done = queue.cancel_all(filter(&target.which))?;
+            say(&format!("{} cancelled, {} asked to end, {} skipped", done.cancelled, done.requested, done.skipped))
+        }
+        Jobs::Requeue { target } => requeue_all(queue, filter(&target.which), &target.consent),
+    }
+}
+
+fn no_such(id: i64) -> Failure {
+    Failure::Failed(format!("there is no job {id}"))
+}
+
+fn dead(kind: &Option<String>) -> JobFilter {
+    kind.iter().fold(JobFilter::new().status(JobStatus::Dead), |filter, kind| filter.kind(kind))
+}
+
+fn filter(which: &Which) -> JobFilter {
+    let filter = which.status.iter().fold(JobFilter::new(), |filter, status| filter.status((*status).into()));
+    let filter = which.kind.iter().fold(filter, |filter, kind| filter.kind(kind));
+    which.key.iter().fold(filter, |filter, key| filter.dedup_key(key))
+}
+
+/// A page may hold fewer jobs than there are, so pages are turned until there are enough.
+fn list(queue: &Queue, filter: JobFilter, limit: u32, json: bool) -> Result<(), Failure> {
+    let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (mut jobs, mut filter) = (Vec::new(), filter.limit(limit));
+    if !json {
+        filter = filter.without_content();
+    }
+    loop {
+        let page = queue.jobs(filter.clone())?;
+        jobs.extend(page.jobs);
+        match page.next.filter(|_| jobs.len() < wanted) {
+            Some(next) => filter = filter.after(next),
+            None => break,
+        }
+    }
+    jobs.truncate(wanted);
+    print(json, || Value::from_iter(jobs.iter().map(show::job_json)), || show::jobs(&jobs))
+}
+
+fn show_job(queue: &Queue, id: i64, json: bool) -> Result<(), Failure> {
+    let id = JobId::from(id);
+    let job = queue.job(id)?.ok_or_else(|| no_such(id.get()))?;
+    let (mut journal, mut after) = (Vec::new(), None);
+    loop {
+        let page = queue.journal(id, after)?;
+        journal.extend(page.entries);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let document = || {
+        let entries = Value::from_iter(journal.iter().map(show::entry_json));
+        json!({ "job": show::job_json(&job), "journal": entries })
+    };
+    print(json, document, || show::job(&job, &journal))
+}
+
+fn requeue_all(queue: &Queue, filter: JobFilter, consent: &Consent) -> Result<(), Failure> {
+    confirm(consent, "Requeue all jobs that fit?")?;
+    let done = queue.requeue_all(filter)?;
+    say(&format!("{} requeued, {} in conflict, {} skipped", done.requeued, done.conflicts, done.skipped))
+}
+
+fn cleanup(queue: &Queue, ages: Cleanup, consent: &Consent) -> Result<(), Failure> {
+    if ages == Cleanup::new() {
+        return Err(Failure::Usage("of which jobs? Give --completed-older-than, or another age".to_owned()));
+    }
+    confirm(consent, "Delete finished jobs of these ages?")?;
+    let progress = ProgressBar::new_spinner().with_message("deleting");
+    progress.enable_steady_tick(Duration::from_millis(120));
+    let done = queue.cleanup(ages);
+    progress.finish_and_clear();
+    let done = done?;
+    say(&format!("deleted: {} completed, {} cancelled, {} dead", done.completed, done.cancelled, done.dead))
+}
+
+fn status(queue: &Queue, json: bool) -> Result<(), Failure> {
+    let stats = queue.stats()?;
+    print(json, || show::stats_json(&stats), || show::stats(&stats))
+}
+
+/// Until it is interrupted, or nobody reads it any more.
+fn watch(queue: &Queue, json: bool, interval: Duration) -> Result<(), Failure> {
+    loop {
+        if io::stdout().is_terminal() && !json {
+            // To the top left, and everything away.
+            io::stdout().write_all(b"\x1b[H\x1b[2J")?;
+        }
+        status(queue, json)?;
+        pause(interval);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is watched changes by itself; nothing is waited for")]
+fn pause(interval: Duration) {
+    std::thread::sleep(interval);
+}
+
+fn doctor(queue: &Queue, json: bool) -> Result<ExitCode, Failure> {
+    let findings = queue.doctor()?;
+    print(json, || Value::from_iter(findings.iter().map(show::finding_json)), || show::findings(&findings))?;
+    let errors = findings.iter().any(|finding| finding.severity >= Severity::Error);
+    Ok(if errors { ExitCode::from(FOUND_ERRORS) } else { ExitCode::SUCCESS })
+}
+
+fn confirm(consent: &Consent, question: &str) -> Result<(), Failure> {
+    if consent.yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::Usage("this writes many jobs, and nobody is here to be asked: give --yes".to_owned()));
+    }
+    write!(io::stderr(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::Usage("not confirmed, so nothing was done".to_owned())),
+    }
+}
+
+fn print(as_json: bool, document: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    if as_json { say(&document().to_string()) } else { say(&text()) }
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,172 @@
+//! What is read, as tables and as JSON.
+
+use std::time::{Duration, SystemTime};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::{Value, json, value::RawValue};
+use venturi::{Finding, JobInfo, JournalEntry, KindStats, Stats, WorkerClaims};
+
+/// Text of others without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars()
+        .flat_map(|letter| if is_unsafe(letter) { letter.escape_unicode().collect() } else { vec![letter] })
+        .collect()
+}
+
+/// Controls (C0, C1), and marks that turn the direction of what follows.
+fn is_unsafe(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head);
+    table.add_rows(rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect::<Vec<_>>()));
+    table.trim_fmt()
+}
+
+pub(crate) fn age(time: Option<Duration>) -> String {
+    time.map_or("-".to_owned(), |time| humantime::format_duration(Duration::from_secs(time.as_secs())).to_string())
+}
+
+fn instant(at: SystemTime) -> String {
+    // Its Display fails for years that it cannot write, and a hand-written row may hold any.
+    match at.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) if since.as_secs() < 253_402_300_800 => humantime::format_rfc3339_seconds(at).to_string(),
+        _ => "out of range".to_owned(),
+    }
+}
+
+pub(crate) fn stats(stats: &Stats) -> String {
+    let row = |kind: &str, it: &KindStats| {
+        let counts = [it.ready, it.scheduled, it.claimed, it.dead, it.finished_last_minute];
+        let mut row = vec![if it.paused { format!("{kind} (paused)") } else { kind.to_owned() }];
+        row.extend(counts.map(|count| count.to_string()));
+        row.push(age(it.oldest_ready));
+        row
+    };
+    let head = ["KIND", "READY", "SCHEDULED", "CLAIMED", "DEAD", "PER MINUTE", "OLDEST READY"];
+    table(&head, stats.kinds.iter().map(|(kind, it)| row(kind, it)))
+}
+
+pub(crate) fn stats_json(stats: &Stats) -> Value {
+    let kinds: Vec<Value> = stats
+        .kinds
+        .iter()
+        .map(|(kind, it)| {
+            json!({
+                "kind": kind, "ready": it.ready, "scheduled": it.scheduled, "claimed": it.claimed, "dead": it.dead,
+                "finished_last_minute": it.finished_last_minute,
+                "oldest_ready_seconds": it.oldest_ready.map(|age| age.as_secs_f64()), "paused": it.paused,
+            })
+        })
+        .collect();
+    json!({ "at": stats.at.map(instant), "kinds": kinds })
+}
+
+pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
+    let row = |job: &JobInfo| {
+        let (runs, failures) = (job.run_count.to_string(), job.failure_count.to_string());
+        let note = job.note.clone().unwrap_or_default().chars().take(80).collect();
+        vec![
+            job.id.to_string(),
+            job.kind.clone(),
+            job.status.to_string(),
+            instant(job.created_at),
+            runs,
+            failures,
+            note,
+        ]
+    };
+    table(&["ID", "KIND", "STATUS", "CREATED", "RUNS", "FAILURES", "NOTE"], jobs.iter().map(row))
+}
+
+pub(crate) fn job_json(job: &JobInfo) -> Value {
+    json!({
+        "id": job.id.get(), "kind": job.kind, "status": job.status.as_str(),
+        "priority": format!("{:?}", job.priority).to_lowercase(),
+        "created_at": instant(job.created_at), "due_at": instant(job.due_at),
+        "lease_expires_at": job.lease_expires_at.map(instant),
+        "cancel_requested_at": job.cancel_requested_at.map(instant),
+        "finished_at": job.finished_at.map(instant), "claimed_by": job.claimed_by,
+        "run_count": job.run_count, "failure_count": job.failure_count, "dedup_key": job.dedup_key, "note": job.note,
+        "payload": parsed(job.payload_json()), "carry": parsed(job.carry_json()),
+        "attachment": parsed(job.attachment_json()),
+    })
+}
+
+/// As a value where it fits one, else as the text that it is.
+fn parsed(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())))
+}
+
+pub(crate) fn job(job: &JobInfo, journal: &[JournalEntry]) -> String {
+    let optional = |at: Option<SystemTime>| at.map_or("-".to_owned(), instant);
+    let facts = [
+        ("id", job.id.to_string()),
+        ("kind", job.kind.clone()),
+        ("status", job.status.to_string()),
+        ("created", instant(job.created_at)),
+        ("due", instant(job.due_at)),
+        ("finished", optional(job.finished_at)),
+        ("lease until", optional(job.lease_expires_at)),
+        ("worker", job.claimed_by.clone().unwrap_or_else(|| "-".to_owned())),
+        ("runs", job.run_count.to_string()),
+        ("failures", job.failure_count.to_string()),
+        ("dedup key", job.dedup_key.clone().unwrap_or_else(|| "-".to_owned())),
+        ("note", job.note.clone().unwrap_or_else(|| "-".to_owned())),
+        ("payload", job.payload_json().unwrap_or("-").to_owned()),
+        ("carry", job.carry_json().unwrap_or("-").to_owned()),
+    ];
+    let head = facts.map(|(name, value)| format!("{name:<12} {}", plain(&value))).join("\n");
+    let row = |entry: &JournalEntry| {
+        let note = entry.note.clone().unwrap_or_default();
+        vec![entry.run_count.to_string(), instant(entry.at), format!("{:?}", entry.event).to_lowercase(), note]
+    };
+    format!("{head}\n\n{}", table(&["RUN", "AT", "EVENT", "NOTE"], journal.iter().map(row)))
+}
+
+pub(crate) fn entry_json(entry: &JournalEntry) -> Value {
+    json!({
+        "run": entry.run_count, "at": instant(entry.at), "event": format!("{:?}", entry.event).to_lowercase(),
+        "claimed_by": entry.claimed_by, "note": entry.note,
+        "attachment": entry.attachment::<Box<RawValue>>().ok().flatten().map(|text| parsed(Some(text.get()))),
+    })
+}
+
+pub(crate) fn workers(workers: &[WorkerClaims]) -> String {
+    let row = |it: &WorkerClaims| {
+        let left = it.lease_left.map_or("expired".to_owned(), |left| age(Some(left)));
+        vec![it.worker.clone(), it.claims.to_string(), it.expired.to_string(), left, it.kinds.join(", ")]
+    };
+    table(&["WORKER", "CLAIMS", "EXPIRED", "LEASE LEFT", "KINDS"], workers.iter().map(row))
+}
+
+pub(crate) fn worker_json(it: &WorkerClaims) -> Value {
+    json!({
+        "worker": it.worker, "claims": it.claims, "expired": it.expired,
+        "lease_left_seconds": it.lease_left.map(|left| left.as_secs_f64()), "kinds": it.kinds,
+    })
+}
+
+pub(crate) fn findings(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return "nothing is wrong".to_owned();
+    }
+    let line = |it: &Finding| format!("{} {}: {}\n  {}", it.severity, it.code, plain(&it.evidence), it.remedy);
+    findings.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn finding_json(it: &Finding) -> Value {
+    json!({ "severity": it.severity.as_str(), "code": it.code, "evidence": it.evidence, "remedy": it.remedy })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_shown() {
+        assert_eq!(plain("a\u{1b}[31mb\u{9b}\u{202e}ö"), "a\\u{1b}[31mb\\u{9b}\\u{202e}ö");
+    }
+}

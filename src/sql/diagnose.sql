@@ -1,0 +1,52 @@
+-- diagnose: what the server shows of the state that it and the queue are in.
+-- Parameters: $1 text[] the indexes that have to be there.
+-- Rows: one, its columns as the facts of src/doctor.rs.
+-- Locks: none.  Index: live_ready, live_scheduled, live_lease, finished_age.  For an operator's call, not for a loop.
+-- Every view here can be read by everybody; what other users' sessions do is hidden without pg_read_all_stats, and counted.
+SELECT now() AS at,
+  (SELECT max(m.version) FROM {schema}.migration m) AS version,
+  x.seconds AS transaction_seconds, x.who AS transaction_who,
+  (SELECT count(*) FROM pg_catalog.pg_stat_activity a
+   WHERE a.query = '<insufficient privilege>' AND a.datname = current_database()) AS hidden,
+  (SELECT string_agg(s.slot_name, ', ' ORDER BY s.slot_name) FROM pg_catalog.pg_replication_slots s
+   WHERE s.xmin IS NOT NULL AND NOT s.active) AS slots,
+  p.seconds AS prepared_seconds, p.who AS prepared_who,
+  coalesce(t.n_live_tup, 0) AS live_rows, coalesce(t.n_dead_tup, 0) AS dead_rows,
+  pg_catalog.pg_relation_size(c.oid) AS bytes,
+  current_setting('autovacuum')::bool AS autovacuum,
+  NOT coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)
+    AS autovacuum_live,
+  ARRAY(SELECT e.name FROM unnest($1::text[]) e (name) WHERE NOT EXISTS (
+    SELECT FROM pg_catalog.pg_class i WHERE i.relname = e.name AND i.relnamespace = c.relnamespace
+    AND i.relkind = 'i')) AS missing,
+  ARRAY(SELECT i.relname::text FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+    WHERE i.relnamespace = c.relnamespace AND NOT (x.indisvalid AND x.indisready) ORDER BY i.relname) AS invalid,
+  (SELECT count(*) FROM {schema}.live l WHERE l.state = 2 AND l.claim_expires_at < now()) AS expired,
+  ARRAY(SELECT k.kind FROM (
+      SELECT r.kind, min(r.visible_at) AS since FROM {schema}.live r WHERE r.state = 0 GROUP BY r.kind
+      UNION ALL
+      SELECT d.kind, min(d.visible_at) FROM {schema}.live d
+      WHERE d.state = 1 AND d.visible_at < now() GROUP BY d.kind) k
+    WHERE k.since < now() - interval '1 minute'
+      AND NOT EXISTS (SELECT FROM {schema}.kind_state s WHERE s.kind = k.kind AND s.paused_at IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM {schema}.live h WHERE h.state = 2 AND h.kind = k.kind AND h.claim_expires_at >= now())
+      AND NOT EXISTS (SELECT FROM {schema}.finished f WHERE f.status = ANY ('{3,4}'::smallint[])
+        AND f.finished_at > now() - interval '10 minutes' AND f.kind = k.kind)
+    GROUP BY k.kind ORDER BY k.kind) AS unserved,
+  coalesce((SELECT r.setting FROM pg_catalog.pg_settings r WHERE r.name = 'synchronous_commit'), '') AS commits,
+  (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'client backend') AS connections,
+  (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)::bigint AS room
+FROM pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_stat_all_tables t ON t.relid = c.oid
+LEFT JOIN LATERAL (
+  SELECT extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds,
+    format('process %s of %s (%s), %s', a.pid, a.usename, a.application_name, a.state) AS who
+  FROM pg_catalog.pg_stat_activity a
+  WHERE a.pid <> pg_catalog.pg_backend_pid() AND a.datname = current_database() AND a.backend_type = 'client backend'
+    AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+  ORDER BY a.xact_start LIMIT 1) x ON true
+LEFT JOIN LATERAL (
+  SELECT extract(epoch FROM clock_timestamp() - g.prepared)::float8 AS seconds, format('%s of %s', g.gid, g.owner) AS who
+  FROM pg_catalog.pg_prepared_xacts g WHERE g.database = current_database()
+  ORDER BY g.prepared LIMIT 1) p ON true
+WHERE c.oid = E'{schema_in_text}.live'::pg_catalog.regclass
