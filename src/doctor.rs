@@ -164,7 +164,7 @@ fn storage(facts: &Facts) -> Vec<Finding> {
 
 fn indexes(facts: &Facts) -> Vec<Finding> {
     let missing = (!facts.missing.is_empty()).then(|| facts.missing.join(", ")).and_then(|names| {
-        let remedy = "Create it as the migrations do (`venturi migrate --sql` prints them).";
+        let remedy = "Create it as the files in `migrations/` do.";
         found(Severity::Error, "index_missing", format!("not there: {names}"), remedy)
     });
     let invalid = (!facts.invalid.is_empty())

@@ -61,7 +61,7 @@ fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Recover => {
             let done = queue.recover_stale()?;
-            say(&format!("{done:?}"))?;
+            say(&format!("{} pending again, {} dead", done.repended, done.dead))?;
         }
         Command::Cleanup { completed_older_than, cancelled_older_than, dead_older_than, consent } => {
             let mut ages = Cleanup::new();
