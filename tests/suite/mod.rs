@@ -89,7 +89,7 @@
 //! | or dead at once, if the worker is set so | `a_panic_is_dead_at_once_if_the_policy_says_so`, `engine::a_panic_is_retried_or_dead_as_the_policy_says` |
 //! | where panics abort, the process is gone and the lease brings the job back | `where_a_panic_ends_the_process_the_lease_brings_the_job_back` |
 //! | results are stored only while the claim is this worker's | `a_result_is_refused_once_another_has_claimed_the_job`, `without_renewal_a_lease_ends_in_its_time` |
-//! | so is a release | `a_job_that_another_has_by_now_is_neither_settled_nor_released`, `statement::a_result_is_refused_unless_the_claim_is_still_this_runs`, `engine::whatever_goes_wrong_every_job_is_settled_exactly_once` |
+//! | so is a release | `a_job_that_another_has_by_now_is_neither_settled_nor_released`, `statement::a_result_is_refused_unless_the_claim_is_still_this_runs`, `engine::whatever_goes_wrong_every_rule_holds` |
 //! | a slow handler cannot settle what another has claimed since | `a_worker_that_slept_past_its_lease_learns_that_its_claim_is_lost`, `a_handler_whose_claim_is_lost_is_told_so` |
 //! | (DESIGN) no content keeps a result from being stored | `nul_in_text_attachment_and_carry_keeps_no_result_from_being_stored`, `a_megabyte_of_error_text_is_cut_and_says_so`, `a_carry_that_cannot_be_written_leaves_the_stored_one_and_says_so`, `an_attachment_that_is_too_large_is_refused_and_the_earlier_one_stays`, `a_result_that_the_server_refuses_is_kept_until_it_is_taken` |
 //! | (DESIGN) undecodable jobs | `an_undecodable_job_waits_as_long_as_it_may_and_bothers_no_other`, `an_undecodable_job_is_dead_at_once_if_the_policy_says_so`, `an_undecodable_job_dies_at_the_backstop`, `an_undecodable_carry_is_kept_as_it_was` |
