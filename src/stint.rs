@@ -1,5 +1,9 @@
 //! A worker's run that ends by itself, as tests want it.
 #![deny(clippy::disallowed_methods)]
+#![cfg_attr(
+    not(any(feature = "blocking", feature = "async")),
+    allow(unreachable_pub, reason = "only what a front-end runs is shown")
+)]
 
 use std::sync::Arc;
 
