@@ -12,7 +12,6 @@ macro_rules! pooling {
     () => {
         crate::suite::bodies! { tests: pooling: [
             over_a_pooler_everything_works_by_polling,
-            over_a_pooler_jobs_are_merged_controlled_and_asked_about,
             a_worker_behind_a_pooler_listens_where_it_is_told_to,
             a_pooler_that_was_not_expected_is_named_in_the_error,
             what_a_pooler_does_not_let_in_is_an_error_that_says_so,

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use tokio_postgres::config::Host;
-use venturi::{CancelOutcome, Cleanup, Database, ErrorKind, JobFilter, JobStatus, RequeueOutcome};
+use venturi::{Database, ErrorKind};
 
 use super::front::{Front, WorkerSpec, refusals};
 use super::place::{self, Place, eventually, fresh_name};
-use super::probe::{Kind, Manner, Step, job};
+use super::probe::{Kind, Step, job};
 use super::stage::Stage;
 
 /// How many connections the pooler has to the server; fewer than a test's clients, so that they take turns.
@@ -149,52 +149,6 @@ pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
     assert_eq!(place.number("SELECT count(*) FROM live WHERE kind = 'other'"), 2_000);
     workers.iter().for_each(|worker| drop(worker.stop()));
     drop(queues);
-    pooler.assert_nothing_is_left_behind();
-}
-
-/// What the others of these tests leave out: keys, the control of jobs, and what a handler asks for in mid-run.
-pub(crate) fn over_a_pooler_jobs_are_merged_controlled_and_asked_about(front: &dyn Front) {
-    let Some(pooler) = Pooler::start("") else { return };
-    let stage = Stage::bare(front, place::url());
-    let place = &stage.place;
-    let database = pooler.database(place).pooled(true).listen(false);
-    front.migrate(&database).expect("migrating");
-    let queue = front.connect(&database).expect("connecting");
-    let enqueue = |job| queue.enqueue(job).expect("stored").id.get();
-    let keyed = |amount| job("keyed").keyed("k", Manner::SumAndCarry).amount(amount).with_filler(2_000);
-    let merged = enqueue(keyed(1));
-    assert_eq!([enqueue(keyed(2)), enqueue(keyed(3))], [merged; 2]);
-    let many = (0..5).map(|nth| job(nth.to_string()).keyed(if nth < 3 { "k" } else { "l" }, Manner::Sum).amount(1));
-    let many = queue.enqueue_many(Kind::Plain, many.collect()).expect("stored");
-    assert_eq!(place.number("SELECT count(*) FROM live"), 2);
-    assert!(many.iter().take(3).all(|it| it.id.get() == merged));
-    assert_eq!(queue.cancel(merged).expect("an answer"), CancelOutcome::Cancelled);
-    assert_eq!(queue.requeue(merged).expect("an answer"), RequeueOutcome::Requeued);
-    assert!(queue.pause_kind(Kind::Plain.name()).expect("an answer"));
-    assert_eq!(queue.paused_kinds().expect("an answer").len(), 1);
-    assert!(queue.resume_kind(Kind::Plain.name()).expect("an answer"));
-    queue.cancel_all(JobFilter::new().kind("plain")).expect("cancelling by filter");
-    queue.requeue_all(JobFilter::new().status(JobStatus::Cancelled)).expect("requeueing by filter");
-    let spec = WorkerSpec {
-        poll_max: Some(Duration::from_millis(200)),
-        backoff: Some((Duration::from_millis(10), Duration::from_millis(10))),
-        ..WorkerSpec::default()
-    };
-    let worker = stage.work_on(&spec, database);
-    let asking = job("asking").run([Step::Checkpoint, Step::Fail("once".into())]);
-    let asking = enqueue(asking.run([Step::Recall(3), Step::Attach("a".into())]));
-    let held = enqueue(job("held").run([Step::WaitForSignal, Step::Fail("no".into())]));
-    stage.wait_start("held", 1);
-    assert_eq!(queue.cancel(held).expect("an answer"), CancelOutcome::Requested);
-    place.wait_status(held, "cancelled");
-    for id in [asking, merged] {
-        place.wait_status(id, "completed");
-    }
-    assert_eq!(queue.journal(asking, None).expect("a page").entries.len(), 2);
-    assert!(queue.stats().expect("counts").kinds["plain"].finished_last_minute > 0);
-    assert_eq!(worker.stop().late, 0);
-    queue.cleanup(Cleanup::new().completed(Duration::ZERO).cancelled(Duration::ZERO)).expect("cleaning up");
-    drop(queue);
     pooler.assert_nothing_is_left_behind();
 }
 
