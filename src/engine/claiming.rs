@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::hold::Hold;
 use super::marks::Marks;
 use super::purpose::Wanted;
 use super::runs::Work;
@@ -70,8 +71,8 @@ pub(super) struct Claiming {
     promotion: Pass,
     stale: bool,
     stale_pass: Pass,
-    /// No recovery before this: our own reconnect must not turn other workers' outage into failures.
-    recovery_held_until: Option<Instant>,
+    /// No recovery meanwhile: our own reconnect must not turn other workers' outage into failures.
+    pub(super) recovery_hold: Hold,
     recoveries: Vec<Recovery>,
     discarded_in_a_row: u32,
 }
@@ -137,7 +138,7 @@ impl Claiming {
             promotion: Pass::default(),
             stale: false,
             stale_pass: Pass::default(),
-            recovery_held_until: None,
+            recovery_hold: Hold::default(),
             recoveries: Vec::new(),
             discarded_in_a_row: 0,
         }
@@ -169,10 +170,6 @@ impl Claiming {
     /// The server has said when the next job is due.
     fn know_due(&mut self, now: Instant, answer: Option<f64>) {
         self.next_due = sooner(self.told_due, answer.map(|due| later(now, seconds(due))));
-    }
-
-    pub(super) fn hold_recovery(&mut self, until: Instant) {
-        self.recovery_held_until = Some(self.recovery_held_until.map_or(until, |held| held.max(until)));
     }
 
     pub(super) fn take_recoveries(&mut self) -> Vec<Recovery> {
@@ -221,7 +218,7 @@ impl Claiming {
             self.wake();
         }
         past(&mut self.paused_until);
-        past(&mut self.recovery_held_until);
+        self.recovery_hold.pass_time(now);
         past(&mut self.told_due);
         if past(&mut self.next_due) {
             self.promote = true;
@@ -264,7 +261,7 @@ impl Engine {
         let c = &self.claiming;
         let promotion = c.promote.then(|| c.promotion.earliest(self.promotion_interval())).flatten();
         let recovery = (c.stale && self.recovery_allowed_by_renewals())
-            .then(|| c.recovery_held_until.max(c.stale_pass.earliest(STALE_INTERVAL)))
+            .then(|| c.recovery_hold.until().max(c.stale_pass.earliest(STALE_INTERVAL)))
             .flatten();
         [Some(c.next_poll), c.look_again_at, c.paused_until, c.next_due, c.next_expiry, promotion, recovery]
             .into_iter()
@@ -298,7 +295,7 @@ impl Engine {
             return None;
         }
         let c = &mut self.claiming;
-        if !c.stale || c.recovery_held_until.is_some() || !c.stale_pass.may_start(now, STALE_INTERVAL) {
+        if !c.stale || c.recovery_hold.until().is_some() || !c.stale_pass.may_start(now, STALE_INTERVAL) {
             return None;
         }
         c.stale = false;

@@ -26,6 +26,7 @@ const RENEWALS_PER_LEASE: u32 = 3;
 const MIN_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long recovery waits at least after this worker's own link came back: others need that time to come back too.
+/// See [`Hold`](super::hold::Hold).
 const RECOVERY_HOLD: Duration = Duration::from_secs(10);
 
 /// How often the server's view is compared with ours after a reply was lost: once at once, and again later, because
@@ -155,7 +156,7 @@ impl Engine {
 
     /// After this worker's own outage others had theirs too, and need time to renew.
     pub(super) fn hold_recovery(&mut self, now: Instant) {
-        self.claiming.hold_recovery(later(now, self.renewal_interval().max(RECOVERY_HOLD)));
+        self.claiming.recovery_hold.back(now, self.renewal_interval().max(RECOVERY_HOLD));
         self.leases.renew_at = self.leases.renew_at.map(|_| now);
     }
 

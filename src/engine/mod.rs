@@ -5,6 +5,7 @@ mod asking;
 mod cancelling;
 mod claiming;
 mod deadlines;
+mod hold;
 mod leases;
 mod marks;
 mod parting;

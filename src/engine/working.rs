@@ -43,6 +43,9 @@ impl Engine {
             self.give_up(now, fault.to_error("connecting the worker"));
             return;
         }
+        if link == Link::Work {
+            self.claiming.recovery_hold.lost(now);
+        }
         let (retry_in, purpose) = self.link(link).down(now);
         self.observe(Event::LinkLost { link: link.name(), error: fault.message.clone(), retry_in });
         if let Some(purpose) = purpose {

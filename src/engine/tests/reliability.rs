@@ -136,6 +136,28 @@ fn a_worker_that_comes_back_first_leaves_the_others_time_to_come_back() {
 }
 
 #[test]
+fn a_link_that_is_lost_again_and_again_does_not_keep_a_worker_from_recovering() {
+    for (lease, every) in [(3, 4), (900, 60)] {
+        let mut world = World::new(1);
+        world.behave(|_, _| Behaviour::takes(S(100_000)));
+        world.enqueue("a", Priority::Normal, Duration::ZERO);
+        let first = world.add(config(1), vec![leased("a", lease)]);
+        world.run_until(S(1));
+        let second = world.add(config(1), vec![leased("a", lease)]);
+        world.kill(first);
+        let expired = world.time + S(lease);
+        for nth in 1..100 {
+            world.at(S(1 + nth * every), move |world| world.cut(second, Link::Work));
+        }
+        let hold = S(10.max(lease / 3));
+        assert!(
+            world.run_while(expired + 2 * hold, |world| world.entries("stale-recovered") == 0),
+            "lease of {lease} s"
+        );
+    }
+}
+
+#[test]
 fn a_claim_that_was_refused_is_asked_again_without_a_poll() {
     let mut world = World::new(5);
     let node = world.add(config(2), vec![kind("a")]);
