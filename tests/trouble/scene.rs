@@ -271,10 +271,9 @@ impl Scene {
         }
         let recoveries = ledger::recoveries(client)?;
         let (calm, other): (Vec<_>, Vec<_>) = recoveries.iter().partition(|it| self.was_calm(it));
-        for late in calm.iter().filter(|it| it.at - it.expired > RECOVERED_WITHIN) {
-            let (job, time) = (late.job, self.chronicle.since_beginning(late.at));
-            wrong.push(format!("job {job} was recovered {:.2} s late, at {time:.3}", late.at - late.expired));
-        }
+        let is_late = |it: &&&Recovery| it.at - it.expired > RECOVERED_WITHIN;
+        wrong.extend(calm.iter().filter(is_late).map(|it| self.tell(it)));
+        other.iter().filter(is_late).for_each(|it| self.chronicle.note(self.tell(it)));
         let (faults, counts) = (self.chronicle.events(), ledger::counts(client)?);
         let figures = format!(
             "{faults} faults; {counts}; all settled {settled:.1?} after the last; recovered after the end of the lease: \
@@ -292,6 +291,12 @@ impl Scene {
         let lease = LEASE.as_secs_f64();
         let others = WORKERS.iter().filter(|seat| !it.worker.starts_with(&format!("{seat}.")));
         others.into_iter().any(|seat| self.chronicle.was_calm(*seat, it.expired - lease - CALM_BEFORE, it.at))
+    }
+
+    fn tell(&self, it: &Recovery) -> String {
+        let Recovery { job, worker, expired, at } = it;
+        let time = self.chronicle.since_beginning(*at);
+        format!("job {job} of worker {worker} was recovered at {time:.3}, {:.2} s late", at - expired)
     }
 
     /// What the members said last.
