@@ -10,7 +10,7 @@ use crate::middleware::{AsyncNext as Next, unpanicked};
 use crate::panic_boundary::{Contained, GuardedFuture, guarded};
 use crate::report::{Report, Verdict};
 use crate::run::{Prepared, conclude, prepare};
-use crate::{Context, Outcome, RunInfo, TaskError};
+use crate::{Context, Outcome, TaskError};
 
 /// A run of any kind. Nothing of it happens before it is first polled.
 pub(super) type Run = Pin<Box<dyn Future<Output = Report> + Send>>;
@@ -66,11 +66,10 @@ where
     S: Sync,
     T: AsyncHandler<S>,
 {
-    let (facts, worker, layers) = context.surroundings();
-    if !layers.surround_futures() {
+    if !context.layers().surround_futures() {
         return GuardedFuture::new(|| task.handle(context, state)).await;
     }
-    let run = RunInfo::new(facts, &worker, payload);
+    let (run, layers) = context.surroundings(payload);
     let handler = async { unpanicked(GuardedFuture::new(|| task.handle(context, state)).await) };
     Ok(Next::new(&run, &layers, handler).run().await)
 }

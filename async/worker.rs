@@ -140,7 +140,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     #[cfg(feature = "testing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub async fn run_next(self) -> Result<crate::testing::Drained, Error> {
-        self.stint(crate::stint::Stint { most: Some(1), ..Default::default() }).await
+        self.stint(crate::stint::Stint::next()).await
     }
 
     /// Runs this job once, and no other. For tests.
@@ -156,20 +156,13 @@ impl<S: Send + Sync + 'static> Worker<S> {
     #[cfg(feature = "testing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub async fn run_one(self, id: crate::JobId) -> Result<crate::testing::Drained, Error> {
-        let pending = crate::JobFilter::new().status(crate::JobStatus::Pending).without_content();
-        let jobs = super::testing::jobs_now(&self.database, pending).await?;
-        let skip = jobs.iter().map(|job| job.id.get()).filter(|other| *other != id.get()).collect();
-        self.stint(crate::stint::Stint { most: Some(1), skip }).await
+        let pending = super::testing::jobs_now(&self.database, crate::stint::pending()).await?;
+        self.stint(crate::stint::Stint::only(id, &pending)).await
     }
 
     #[cfg(feature = "testing")]
     async fn stint(mut self, stint: crate::stint::Stint) -> Result<crate::testing::Drained, Error> {
-        let config = &mut self.rules.config;
-        if stint.most.is_some() {
-            // No share for less urgent jobs: the first is the first.
-            config.priority_ratio = None;
-        }
-        config.stint = Some(stint);
+        self.rules.config.set_stint(stint);
         self.run(CancellationToken::new()).await.map(crate::testing::Drained::new)
     }
 }

@@ -107,7 +107,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     #[cfg(feature = "testing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn run_next(self) -> Result<crate::testing::Drained, Error> {
-        self.stint(crate::stint::Stint { most: Some(1), ..Default::default() })
+        self.stint(crate::stint::Stint::next())
     }
 
     /// Runs this job once, and no other. For tests.
@@ -120,20 +120,13 @@ impl<S: Send + Sync + 'static> Worker<S> {
     #[cfg(feature = "testing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
     pub fn run_one(self, id: crate::JobId) -> Result<crate::testing::Drained, Error> {
-        let pending = crate::JobFilter::new().status(crate::JobStatus::Pending).without_content();
-        let jobs = super::testing::jobs_now(&self.parts.database, pending)?;
-        let skip = jobs.iter().map(|job| job.id.get()).filter(|other| *other != id.get()).collect();
-        self.stint(crate::stint::Stint { most: Some(1), skip })
+        let pending = super::testing::jobs_now(&self.parts.database, crate::stint::pending())?;
+        self.stint(crate::stint::Stint::only(id, &pending))
     }
 
     #[cfg(feature = "testing")]
     fn stint(mut self, stint: crate::stint::Stint) -> Result<crate::testing::Drained, Error> {
-        let config = &mut self.parts.rules.config;
-        if stint.most.is_some() {
-            // No share for less urgent jobs: the first is the first.
-            config.priority_ratio = None;
-        }
-        config.stint = Some(stint);
+        self.parts.rules.config.set_stint(stint);
         self.run(CancellationToken::new()).map(crate::testing::Drained::new)
     }
 }

@@ -168,6 +168,15 @@ impl Config {
         self.jitter = fraction.clamp(0.0, 1.0);
     }
 
+    /// One that ends after a job has no share for less urgent ones: the first is the first.
+    #[cfg(all(feature = "testing", any(feature = "blocking", feature = "async")))]
+    pub(crate) fn set_stint(&mut self, stint: crate::stint::Stint) {
+        if stint.most.is_some() {
+            self.priority_ratio = None;
+        }
+        self.stint = Some(stint);
+    }
+
     /// The lease of a kind that asks for `time`.
     pub(crate) fn clamp_lease(&self, time: Duration) -> Duration {
         time.clamp(self.min_lease(), MAX_LEASE)

@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::job::{Json, RunId};
 use crate::journal::JournalEntry;
 use crate::limits::{MAX_ATTACHMENT, MAX_HISTORY};
-use crate::middleware::Layers;
+use crate::middleware::{Layers, RunInfo};
 use crate::statement::{Complete, Inside, Reply, Settled, Texts};
 use crate::text;
 use crate::{Database, JobId, Priority};
@@ -36,6 +36,13 @@ pub(crate) struct Facts {
     pub(crate) created_at: SystemTime,
     pub(crate) visible_at: SystemTime,
     pub(crate) failure_count: i32,
+}
+
+impl Facts {
+    /// As users see it. Written by hand it may be negative.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failure_count.max(0).unsigned_abs()
+    }
 }
 
 /// What connects a run with its worker.
@@ -93,7 +100,7 @@ impl<C> Context<C> {
     /// The job's number.
     #[must_use]
     pub fn job_id(&self) -> JobId {
-        JobId(self.facts.id.job)
+        self.facts.id.job_id()
     }
 
     /// The job's kind.
@@ -113,13 +120,13 @@ impl<C> Context<C> {
     /// Together with [`job_id`](Self::job_id) it names this run and no other.
     #[must_use]
     pub fn run_count(&self) -> u32 {
-        self.facts.id.run.max(0).unsigned_abs()
+        self.facts.id.run_count()
     }
 
     /// How often the job has failed before this run.
     #[must_use]
     pub fn failure_count(&self) -> u32 {
-        self.facts.failure_count.max(0).unsigned_abs()
+        self.facts.failures()
     }
 
     /// When the job was enqueued, by the database's clock.
@@ -248,9 +255,14 @@ impl<C> Context<C> {
         self.completes_itself
     }
 
-    /// Who runs it, and what surrounds it.
-    pub(crate) fn surroundings(&self) -> (&Facts, Arc<str>, Layers) {
-        (&self.facts, Arc::clone(&self.ties.home.worker), self.ties.home.layers.clone())
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.ties.home.layers
+    }
+
+    /// What layers are to know of the run, and the layers, apart from what the handler borrows.
+    pub(crate) fn surroundings<'a>(&self, payload: &'a str) -> (RunInfo<'a>, Layers) {
+        let home = &self.ties.home;
+        (RunInfo::new(&self.facts, &home.worker, payload), home.layers.clone())
     }
 
     pub(crate) fn take_attachment(&mut self) -> Option<Json> {

@@ -110,8 +110,8 @@ pub(crate) fn findings(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
     all
 }
 
-fn found(severity: Severity, code: &'static str, evidence: String, remedy: &'static str) -> Option<Finding> {
-    Some(Finding { severity, code, evidence, remedy })
+fn found(severity: Severity, code: &'static str, evidence: String, remedy: &'static str) -> Finding {
+    Finding { severity, code, evidence, remedy }
 }
 
 fn by_age(seconds: f64) -> Severity {
@@ -121,20 +121,20 @@ fn by_age(seconds: f64) -> Severity {
 /// Who keeps vacuum from removing dead rows.
 fn holders(facts: &Facts) -> Vec<Finding> {
     let old = |held: &Option<(f64, String)>| held.clone().filter(|(seconds, _)| *seconds >= OLD);
-    let transaction = old(&facts.transaction).and_then(|(seconds, who)| {
+    let transaction = old(&facts.transaction).map(|(seconds, who)| {
         let evidence = format!("a transaction has been open for {seconds:.0} s: {who}");
         let remedy = "End it, or set idle_in_transaction_session_timeout: dead rows of `live` stay until it ends.";
         found(by_age(seconds), "old_transaction", evidence, remedy)
     });
-    let prepared = old(&facts.prepared).and_then(|(seconds, who)| {
+    let prepared = old(&facts.prepared).map(|(seconds, who)| {
         let evidence = format!("a transaction has been prepared for {seconds:.0} s: {who}");
         found(by_age(seconds), "prepared_transaction", evidence, "COMMIT PREPARED or ROLLBACK PREPARED it.")
     });
-    let slots = facts.slots.as_ref().and_then(|slots| {
+    let slots = facts.slots.as_ref().map(|slots| {
         let evidence = format!("replication slots that nobody uses hold dead rows back: {slots}");
         found(Severity::Warning, "replication_slot", evidence, "Connect their standby, or drop them.")
     });
-    let hidden = (facts.hidden > 0).then_some(()).and_then(|()| {
+    let hidden = (facts.hidden > 0).then(|| {
         let evidence =
             format!("not checked: the transactions of {} sessions, which this role may not see", facts.hidden);
         found(Severity::Note, "sessions_hidden", evidence, "GRANT pg_read_all_stats to the role, and ask again.")
@@ -143,7 +143,7 @@ fn holders(facts: &Facts) -> Vec<Finding> {
 }
 
 fn storage(facts: &Facts) -> Vec<Finding> {
-    let dead = (facts.dead_rows >= DEAD_ROWS && facts.dead_rows > facts.live_rows).then_some(()).and_then(|()| {
+    let dead = (facts.dead_rows >= DEAD_ROWS && facts.dead_rows > facts.live_rows).then(|| {
         let evidence = format!(
             "`live` has {} dead rows beside {} live ones, in {} bytes",
             facts.dead_rows, facts.live_rows, facts.bytes
@@ -151,11 +151,11 @@ fn storage(facts: &Facts) -> Vec<Finding> {
         let remedy = "See who holds them back; if nobody does, VACUUM the table and look at autovacuum_max_workers.";
         found(Severity::Warning, "dead_rows", evidence, remedy)
     });
-    let off = (!facts.autovacuum).then_some(()).and_then(|()| {
+    let off = (!facts.autovacuum).then(|| {
         let evidence = "autovacuum is off on the whole server".to_owned();
         found(Severity::Error, "autovacuum_off", evidence, "Set autovacuum = on: claims slow down without it.")
     });
-    let off_here = (!facts.autovacuum_live).then_some(()).and_then(|()| {
+    let off_here = (!facts.autovacuum_live).then(|| {
         let evidence = "autovacuum_enabled is off on the table `live`".to_owned();
         found(Severity::Error, "autovacuum_off_live", evidence, "ALTER TABLE … RESET (autovacuum_enabled).")
     });
@@ -163,33 +163,33 @@ fn storage(facts: &Facts) -> Vec<Finding> {
 }
 
 fn indexes(facts: &Facts) -> Vec<Finding> {
-    let missing = (!facts.missing.is_empty()).then(|| facts.missing.join(", ")).and_then(|names| {
+    let missing = (!facts.missing.is_empty()).then(|| facts.missing.join(", ")).map(|names| {
         let remedy = "Create it as the files in `migrations/` do.";
         found(Severity::Error, "index_missing", format!("not there: {names}"), remedy)
     });
     let invalid = (!facts.invalid.is_empty())
         .then(|| facts.invalid.join(", "))
-        .and_then(|names| found(Severity::Error, "index_invalid", format!("not usable: {names}"), "REINDEX INDEX it."));
+        .map(|names| found(Severity::Error, "index_invalid", format!("not usable: {names}"), "REINDEX INDEX it."));
     [missing, invalid].into_iter().flatten().collect()
 }
 
 fn server(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
-    let version = (facts.version > latest()).then_some(()).and_then(|()| {
+    let version = (facts.version > latest()).then(|| {
         let evidence = format!("the schema has version {}, this code knows {}", facts.version, latest());
         found(Severity::Note, "schema_newer", evidence, "It works; update venturi in this program some day.")
     });
     let skew = facts.at.duration_since(wall).unwrap_or_else(|earlier| earlier.duration());
-    let skewed = (skew >= SKEW).then_some(()).and_then(|()| {
+    let skewed = (skew >= SKEW).then(|| {
         let evidence = format!("this machine's clock and the server's differ by {:.1} s", skew.as_secs_f64());
         let remedy = "Synchronise them. venturi compares the server's only; `due_at` instants are taken as they are.";
         found(Severity::Warning, "clock_skew", evidence, remedy)
     });
-    let commits = (facts.commits == "off").then_some(()).and_then(|()| {
+    let commits = (facts.commits == "off").then(|| {
         let evidence = "synchronous_commit is off for this role or database".to_owned();
         let remedy = "Set it to on or local: a crash of the server loses jobs that were reported as enqueued.";
         found(Severity::Warning, "synchronous_commit_off", evidence, remedy)
     });
-    let full = (facts.connections.saturating_mul(10) >= facts.room.saturating_mul(9)).then_some(()).and_then(|()| {
+    let full = (facts.connections.saturating_mul(10) >= facts.room.saturating_mul(9)).then(|| {
         let evidence = format!("{} of {} connections are taken", facts.connections, facts.room);
         found(Severity::Warning, "connections", evidence, "Raise max_connections, or put a pooler before the server.")
     });
@@ -197,13 +197,13 @@ fn server(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
 }
 
 fn work(facts: &Facts) -> Vec<Finding> {
-    let expired = (facts.expired > 0).then_some(()).and_then(|()| {
+    let expired = (facts.expired > 0).then(|| {
         let evidence = format!("{} claimed jobs have leases that ran out", facts.expired);
         let remedy =
             "A worker puts them back within its poll interval; if none runs, start one or call `recover_stale`.";
         found(Severity::Warning, "expired_leases", evidence, remedy)
     });
-    let unserved = (!facts.unserved.is_empty()).then(|| facts.unserved.join(", ")).and_then(|kinds| {
+    let unserved = (!facts.unserved.is_empty()).then(|| facts.unserved.join(", ")).map(|kinds| {
         let evidence = format!(
             "due for over a minute, claimed by nobody, none completed or dead in 10 minutes (which kinds workers have \
              registered is not stored, so this is inferred): {kinds}"

@@ -53,7 +53,8 @@ impl RunId {
 
     /// As users see it.
     pub(crate) fn run_count(self) -> u32 {
-        self.run.unsigned_abs()
+        // Written by hand it may be negative.
+        self.run.max(0).unsigned_abs()
     }
 }
 
@@ -76,4 +77,15 @@ pub(crate) struct ClaimedJob {
     pub(crate) payload: Json,
     /// `None`: nothing was stored yet, the carry is its type's default.
     pub(crate) carry: Option<Json>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_count_that_was_written_below_zero_is_shown_as_none() {
+        assert_eq!(RunId { job: 1, run: 2 }.run_count(), 2);
+        assert_eq!(RunId { job: 1, run: -2 }.run_count(), 0);
+    }
 }

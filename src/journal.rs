@@ -81,13 +81,8 @@ impl JournalEvent {
 
     /// The event that ended a job, by the word of the view `jobs`.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "completed" => Self::Completed,
-            "dead" => Self::Dead,
-            "cancelled" => Self::Cancelled,
-            "stale-recovered" => Self::StaleRecovered,
-            _ => return None,
-        })
+        let ends = [Self::Completed, Self::Dead, Self::Cancelled, Self::StaleRecovered];
+        ends.into_iter().find(|event| event.as_str() == word)
     }
 
     pub(crate) fn from_code(code: i16) -> Option<Self> {

@@ -19,20 +19,19 @@ use crate::{JobId, Outcome, Priority, TaskError};
 #[derive(Clone, Debug)]
 pub struct RunInfo<'a> {
     facts: Facts,
-    worker: &'a str,
+    worker: Arc<str>,
     payload: &'a str,
 }
 
 impl<'a> RunInfo<'a> {
-    #[cfg(any(feature = "blocking", feature = "async"))]
-    pub(crate) fn new(facts: &Facts, worker: &'a str, payload: &'a str) -> Self {
-        Self { facts: facts.clone(), worker, payload }
+    pub(crate) fn new(facts: &Facts, worker: &Arc<str>, payload: &'a str) -> Self {
+        Self { facts: facts.clone(), worker: Arc::clone(worker), payload }
     }
 
     /// The job's number.
     #[must_use]
     pub fn job_id(&self) -> JobId {
-        JobId(self.facts.id.job)
+        self.facts.id.job_id()
     }
 
     /// The job's kind.
@@ -44,13 +43,13 @@ impl<'a> RunInfo<'a> {
     /// How often the job has been started, this run included: 1 for the first run.
     #[must_use]
     pub fn run_count(&self) -> u32 {
-        self.facts.id.run.unsigned_abs()
+        self.facts.id.run_count()
     }
 
     /// How often the job has failed before this run.
     #[must_use]
     pub fn failure_count(&self) -> u32 {
-        self.facts.failure_count.unsigned_abs()
+        self.facts.failures()
     }
 
     /// The job's priority.
@@ -74,7 +73,7 @@ impl<'a> RunInfo<'a> {
     /// The worker's identity as its claims are recorded, `host:pid:suffix`.
     #[must_use]
     pub fn worker(&self) -> &str {
-        self.worker
+        &self.worker
     }
 
     /// The payload, as JSON text: for what every task of an application has, such as a tenant.

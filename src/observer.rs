@@ -254,7 +254,7 @@ pub enum Event {
     /// A stopping worker has come to its next state; see [`ShutdownReport`](crate::ShutdownReport).
     #[non_exhaustive]
     ShutdownState {
-        /// `draining`, `forced`, `grace`, `waiting for threads` or `stopped`.
+        /// `draining`, `forced`, `grace`, `waiting_for_thread` or `stopped`.
         state: &'static str,
         /// How many futures are still going.
         asynchronous: usize,

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use crate::JobId;
 use crate::journal::JournalEvent;
+#[cfg(any(feature = "blocking", feature = "async"))]
+use crate::{JobFilter, JobInfo, JobStatus};
 
 /// How far a worker goes before it stops by itself.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,26 @@ pub(crate) struct Stint {
     pub(crate) most: Option<usize>,
     /// Jobs that it leaves alone.
     pub(crate) skip: Arc<[i64]>,
+}
+
+#[cfg(any(feature = "blocking", feature = "async"))]
+impl Stint {
+    /// The next job, and no other.
+    pub(crate) fn next() -> Self {
+        Self { most: Some(1), ..Self::default() }
+    }
+
+    /// This job, and none of the others that are pending.
+    pub(crate) fn only(id: JobId, pending: &[JobInfo]) -> Self {
+        let skip = pending.iter().map(|job| job.id.get()).filter(|other| *other != id.get()).collect();
+        Self { skip, ..Self::next() }
+    }
+}
+
+/// What to ask for, to leave it alone.
+#[cfg(any(feature = "blocking", feature = "async"))]
+pub(crate) fn pending() -> JobFilter {
+    JobFilter::new().status(JobStatus::Pending).without_content()
 }
 
 /// A run whose result was stored.

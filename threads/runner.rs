@@ -7,7 +7,7 @@ use crate::middleware::BlockingNext;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, Verdict};
 use crate::run::{Prepared, conclude, prepare};
-use crate::{Context, Outcome, RunInfo, TaskError};
+use crate::{Context, Outcome, TaskError};
 
 /// Runs a job of one kind; the kind's type is in the function. It never panics.
 pub(crate) type Runner<S> = fn(&ClaimedJob, Ties, &S) -> Report;
@@ -38,11 +38,10 @@ fn handle<S, T: BlockingHandler<S>>(
     context: &mut Context<T::Carry>,
     state: &S,
 ) -> Result<Result<Outcome, TaskError>, String> {
-    let (facts, worker, layers) = context.surroundings();
-    if !layers.surround_threads() {
+    if !context.layers().surround_threads() {
         return guarded(|| task.handle(context, state));
     }
-    let run = RunInfo::new(facts, &worker, payload);
+    let (run, layers) = context.surroundings(payload);
     Ok(BlockingNext::new(&run, &layers, || task.handle(context, state)).run())
 }
 

@@ -121,14 +121,14 @@ pub(crate) fn job(job: &JobInfo, journal: &[JournalEntry]) -> String {
     let head = facts.map(|(name, value)| format!("{name:<12} {}", plain(&value))).join("\n");
     let row = |entry: &JournalEntry| {
         let note = entry.note.clone().unwrap_or_default();
-        vec![entry.run_count.to_string(), instant(entry.at), format!("{:?}", entry.event).to_lowercase(), note]
+        vec![entry.run_count.to_string(), instant(entry.at), entry.event.to_string(), note]
     };
     format!("{head}\n\n{}", table(&["RUN", "AT", "EVENT", "NOTE"], journal.iter().map(row)))
 }
 
 pub(crate) fn entry_json(entry: &JournalEntry) -> Value {
     json!({
-        "run": entry.run_count, "at": instant(entry.at), "event": format!("{:?}", entry.event).to_lowercase(),
+        "run": entry.run_count, "at": instant(entry.at), "event": entry.event.as_str(),
         "claimed_by": entry.claimed_by, "note": entry.note,
         "attachment": entry.attachment::<Box<RawValue>>().ok().flatten().map(|text| parsed(Some(text.get()))),
     })

@@ -336,9 +336,7 @@ impl Engine {
         let Turn { floor, slots } = self.claiming.rotation.turn(slots, self.claiming.previous_full);
         let want = want.min(usize::try_from(slots).unwrap_or(usize::MAX));
         self.claiming.hungry = false;
-        let skip = self.runs.zombies();
-        #[cfg(feature = "testing")]
-        let skip = [skip.as_slice(), self.stint_skips()].concat();
+        let skip = self.left_alone();
         let claim = Claim {
             worker: self.rules.worker.clone(),
             kinds,
@@ -372,6 +370,14 @@ impl Engine {
             .map(|(index, rule)| OpenKind { index, rule, room: room((index, rule)) })
             .filter(|kind| kind.room > 0)
             .collect()
+    }
+
+    /// Jobs that are neither claimed nor seen by a survey.
+    pub(super) fn left_alone(&self) -> Vec<i64> {
+        let skip = self.runs.zombies();
+        #[cfg(feature = "testing")]
+        let skip = [skip.as_slice(), self.stint_skips()].concat();
+        skip
     }
 
     /// The kinds of which more may run now.
@@ -484,12 +490,7 @@ impl Engine {
         c.stale |= reply.stale;
         c.promote |= reply.due;
         c.promotion.unbounded_next |= reply.due;
-        let ready = reply.ready;
-        // What is left alone is seen by a survey, too.
-        #[cfg(feature = "testing")]
-        let ready = ready && self.stint_skips().is_empty();
-        let c = &mut self.claiming;
-        if ready {
+        if reply.ready {
             // A claim found nothing although something is there: others hold it at this moment.
             c.ask_again(now);
         } else {

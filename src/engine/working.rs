@@ -236,7 +236,7 @@ impl Engine {
         let look_back = self.survey_due(now)?;
         let (kinds, worker) = (self.all_kinds(), self.rules.worker.clone());
         let horizon = self.rules.config.poll_max.as_secs_f64();
-        let (open, skip) = (self.open_now(), self.runs.zombies());
+        let (open, skip) = (self.open_now(), self.left_alone());
         Some((Statement::Survey(Survey { kinds, worker, look_back, horizon, open, skip }), Purpose::Survey))
     }
 

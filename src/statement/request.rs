@@ -42,14 +42,7 @@ impl Ending {
     /// The word that the views show.
     #[cfg(test)]
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Dead => "dead",
-            Self::Cancelled => "cancelled",
-            Self::Retried => "retried",
-            Self::Paused => "paused",
-            Self::Released => "released",
-        }
+        crate::JournalEvent::from(self).as_str()
     }
 }
 

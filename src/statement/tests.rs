@@ -276,6 +276,12 @@ fn enqueue(rows: Vec<NewJob>) -> Statement {
 }
 
 /// All that there is of the kinds "a" and "b".
+/// By a worker with room for all of its kinds.
+fn survey_of(kinds: &[&'static str], worker: &str) -> Survey {
+    let (kinds, open) = (kinds.to_vec(), kinds.to_vec());
+    Survey { kinds, open, worker: worker.into(), look_back: ALWAYS, horizon: 1_000.0, skip: Vec::new() }
+}
+
 fn claim(worker: &str) -> Claim {
     Claim {
         durable: true,

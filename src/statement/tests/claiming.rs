@@ -202,14 +202,7 @@ fn drain(texts: &Texts, worker: usize) -> Vec<i64> {
         let reply = ask(&mut client, texts, &Statement::Exchange { settle: None, claim: Some(claim) });
         let Reply::Exchange { claim: Some(reply), .. } = reply else { panic!("{reply:?}") };
         taken.extend(ids(&reply));
-        let survey = Survey {
-            kinds: vec!["a"],
-            open: vec!["a"],
-            worker: worker.as_str().into(),
-            look_back: 1.0,
-            horizon: 100.0,
-            skip: Vec::new(),
-        };
+        let survey = Survey { look_back: 1.0, ..survey_of(&["a"], &worker) };
         if reply.jobs.is_empty()
             && matches!(ask(&mut client, texts, &Statement::Survey(survey)), Reply::Survey(it) if !it.ready)
         {

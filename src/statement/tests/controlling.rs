@@ -185,14 +185,7 @@ fn jobs_of_a_paused_kind_are_not_claimed_and_not_told_of_as_ready() {
     assert!(!switch(&mut db, Inquiry::PauseKind("a".into())), "it is paused already");
     let reply = db.claim(claim(ME));
     assert_eq!(super::ids(&reply), [ids[1]]);
-    let survey = Statement::Survey(Survey {
-        kinds: vec!["a", "b"],
-        open: vec!["a", "b"],
-        worker: ME.into(),
-        look_back: ALWAYS,
-        horizon: 100.0,
-        skip: Vec::new(),
-    });
+    let survey = Statement::Survey(survey_of(&["a", "b"], ME));
     assert!(matches!(db.ask(&survey), Reply::Survey(reply) if !reply.ready), "or a worker would ask for ever");
     assert!(matches!(db.inquire(Inquiry::PausedKinds), Finding::PausedKinds(kinds) if kinds.len() == 1));
     assert!(switch(&mut db, Inquiry::ResumeKind("a".into())));

@@ -134,14 +134,7 @@ fn a_worker_needs_no_more_than_the_page_says() {
     become_role(&mut db, "worker", &["worker"]);
     db.ask(&Statement::Check);
     db.ask(&Statement::Listen);
-    db.ask(&Statement::Survey(Survey {
-        kinds: vec!["a", "b"],
-        open: vec!["a", "b"],
-        worker: ME.into(),
-        look_back: ALWAYS,
-        horizon: 100.0,
-        skip: Vec::new(),
-    }));
+    db.ask(&Statement::Survey(survey_of(&["a", "b"], ME)));
     db.ask(&Statement::Promote(Promote { kinds: vec!["a", "b"], look_back: ALWAYS, most: 10 }));
     let runs: Vec<RunId> = db.claim(claim(ME)).jobs.iter().map(|job| job.id).collect();
     assert_eq!(runs.len(), ids.len());

@@ -87,14 +87,7 @@ impl<'a> Worker<'a> {
     }
 
     fn is_over(&mut self) -> bool {
-        let survey = Survey {
-            kinds: vec!["a"],
-            open: vec!["a"],
-            worker: self.name.clone(),
-            look_back: ALWAYS,
-            horizon: 100.0,
-            skip: Vec::new(),
-        };
+        let survey = survey_of(&["a"], &self.name);
         let Reply::Survey(seen) = self.ask(&Statement::Survey(survey)) else { panic!() };
         let nothing = SurveyReply { ready: false, due: false, stale: false, next_due: None, next_expiry: None };
         seen == nothing

@@ -18,8 +18,7 @@ fn survey_to(db: &mut Db, look_back: f64, horizon: f64) -> SurveyReply {
 }
 
 fn survey_but(db: &mut Db, look_back: f64, horizon: f64, skip: &[i64]) -> SurveyReply {
-    let kinds = vec!["a", "b"];
-    let survey = Survey { open: kinds.clone(), kinds, worker: ME.into(), look_back, horizon, skip: skip.to_vec() };
+    let survey = Survey { look_back, horizon, skip: skip.to_vec(), ..survey_of(&["a", "b"], ME) };
     match db.ask(&Statement::Survey(survey)) {
         Reply::Survey(reply) => reply,
         other => panic!("{other:?}"),
