@@ -12,6 +12,7 @@ use crate::job::Json;
 use crate::{Effect, Priority};
 
 use super::Param;
+use super::param::Stamp;
 use super::reply::{ReadError, Reply, each, get, json, payload, priority};
 use super::request::{NewJob, column, seconds};
 
@@ -80,7 +81,7 @@ impl EnqueueKeyed {
             column(&rows, |row| row.job.priority.code()),
             column(&rows, |row| AsJson(&*row.job.payload)),
             column(&rows, |row| seconds(row.job.delay)),
-            column(&rows, |row| row.job.due_at),
+            column(&rows, |row| row.job.due_at.map(Stamp::from)),
             column(&rows, |row| row.job.dedup_key.as_deref()),
             column(&rows, |row| row.stance.as_ref().map(|stance| stance.decision.word())),
             column(&rows, |row| row.stance.as_ref().map(|stance| &*stance.expected)),

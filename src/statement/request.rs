@@ -12,6 +12,7 @@ use crate::job::{Json, RunId};
 use crate::limits::MAX_DELAY;
 use crate::{Priority, notification};
 
+use super::param::Stamp;
 use super::{Param, Parameter, Text};
 
 /// How a run's row goes on.
@@ -100,7 +101,7 @@ impl Claim {
             Box::new(self.skip.clone()),
         ];
         if let Some(Bounds { created_at, ids }) = &self.bounds {
-            params.push(Box::new(created_at.clone()));
+            params.push(Box::new(created_at.iter().map(|at| at.map(Stamp::from)).collect::<Vec<_>>()));
             params.push(Box::new(ids.clone()));
         }
         params
@@ -404,7 +405,7 @@ impl Enqueue {
             column(&rows, |row| AsJson(&*row.payload)),
             column(&rows, |row| row.dedup_key.as_deref()),
             column(&rows, |row| seconds(row.delay)),
-            column(&rows, |row| row.due_at),
+            column(&rows, |row| row.due_at.map(Stamp::from)),
             Box::new(self.channel.as_deref()),
             Box::new(self.channel.is_some().then(|| kinds(&rows))),
         ]
