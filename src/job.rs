@@ -2,7 +2,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::value::RawValue;
 
@@ -72,11 +72,19 @@ pub(crate) struct ClaimedJob {
     pub(crate) priority: Priority,
     pub(crate) created_at: SystemTime,
     pub(crate) visible_at: SystemTime,
+    pub(crate) claimed_at: SystemTime,
     /// Failures before this run.
     pub(crate) failure_count: i32,
     pub(crate) payload: Json,
     /// `None`: nothing was stored yet, the carry is its type's default.
     pub(crate) carry: Option<Json>,
+}
+
+impl ClaimedJob {
+    /// From when it was due until it was claimed; both instants are the database's.
+    pub(crate) fn waited(&self) -> Duration {
+        self.claimed_at.duration_since(self.visible_at).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! Work is described by a [`Task`], stored as a row, and run by a worker that claims the row under a lease. There are
 //! two front-ends with the same names over one shared core: `venturi::blocking` runs handlers on threads,
 //! `venturi::r#async` runs them as futures on whatever executor the application has. Neither is on by default; enable
-//! the feature `blocking`, the feature `async`, or both. The feature `tls` adds encrypted connections to either.
+//! the feature `blocking`, the feature `async`, or both. The feature `tls` adds encrypted connections to either, `metrics`
+//! and `tracing` tell what happens, and `testing` helps with tests.
 //!
 //! Delivery is at least once: a job whose worker dies is run again after its lease has run out, so handlers must be
 //! idempotent. The README lists what is guaranteed and what is not.
@@ -42,6 +43,8 @@ mod knobs;
 mod limits;
 mod link;
 mod merge;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod middleware;
 mod migration;
 mod notification;
@@ -65,6 +68,8 @@ mod submit;
 mod task;
 mod text;
 mod time;
+#[cfg(feature = "tracing")]
+mod traces;
 mod visit;
 
 #[cfg(feature = "async")]
@@ -107,6 +112,9 @@ pub use job::JobId;
 pub use job_info::{JobInfo, JobStatus};
 pub use journal::{JournalEntry, JournalEvent};
 pub use merge::{Merge, Pending};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use metrics::Metrics;
 pub use middleware::RunInfo;
 pub use observer::{Event, Observed, Observer};
 pub use outcome::{Outcome, TaskError};
@@ -116,6 +124,9 @@ pub use report::{LeftClaimed, LeftReason, ShutdownReport};
 pub use stats::{KindStats, PausedKind, Stats, WorkerClaims};
 pub use submit::{Effect, Enqueued, Submit};
 pub use task::{Priority, Task};
+#[cfg(feature = "tracing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+pub use traces::Tracing;
 
 /// The README's programs compile.
 #[cfg(all(doctest, feature = "blocking", feature = "async"))]

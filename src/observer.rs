@@ -128,6 +128,8 @@ pub enum Event {
         run: u32,
         /// Its kind.
         kind: &'static str,
+        /// From when the job was due until it was claimed, by the database's clock alone.
+        waited: Duration,
     },
     /// A run's result was stored.
     #[non_exhaustive]
@@ -301,7 +303,7 @@ impl Event {
     }
 
     /// Debug for what every job does, info for what an operator did, warn for what an operator should know.
-    fn level(&self) -> Level {
+    pub(crate) fn level(&self) -> Level {
         match self {
             Self::Claimed { .. }
             | Self::Enqueued { .. }
@@ -336,7 +338,9 @@ impl fmt::Display for Event {
             Self::Merged { job, kind, effect } => {
                 write!(f, "a task became part of job {job} ({}), which was {}", OneLine(kind), effect_word(*effect))
             }
-            Self::Started { job, run, kind } => write!(f, "job {job} ({kind}), run {run}: started"),
+            Self::Started { job, run, kind, waited } => {
+                write!(f, "job {job} ({kind}), run {run}: started, was due for {waited:.1?}")
+            }
             Self::Settled { job, run, kind, outcome, ran } => {
                 write!(f, "job {job} ({kind}), run {run}: {outcome} after {ran:.1?}")
             }
@@ -395,9 +399,16 @@ impl fmt::Display for OneLine<'_> {
 }
 
 /// An event's key-values.
-struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     worker: Option<&'a str>,
     event: &'a Event,
+}
+
+#[cfg(feature = "tracing")]
+impl<'a> Facts<'a> {
+    pub(crate) fn new(observed: &Observed<'a>) -> Self {
+        Self { worker: observed.worker, event: observed.event }
+    }
 }
 
 impl Source for Facts<'_> {
@@ -415,6 +426,7 @@ impl Source for Facts<'_> {
         match event {
             Event::Claimed { count } => pair("count", Some((*count).into())),
             Event::Merged { effect, .. } => pair("effect", Some(effect_word(*effect).into())),
+            Event::Started { waited, .. } => pair("waited_seconds", Some(waited.as_secs_f64().into())),
             Event::Settled { outcome, ran, .. } => {
                 pair("outcome", Some(outcome.as_str().into()))?;
                 pair("ran_seconds", Some(ran.as_secs_f64().into()))
@@ -444,7 +456,7 @@ impl Source for Facts<'_> {
     }
 }
 
-fn effect_word(effect: Effect) -> &'static str {
+pub(crate) fn effect_word(effect: Effect) -> &'static str {
     match effect {
         Effect::Inserted => "inserted",
         Effect::Kept => "kept",
@@ -539,7 +551,7 @@ impl Event {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
@@ -565,14 +577,14 @@ mod tests {
         pairs(event).into_keys().collect::<Vec<_>>().join(" ")
     }
 
-    fn one_of_each() -> Vec<Event> {
+    pub(crate) fn one_of_each() -> Vec<Event> {
         let (job, run, kind, retry_in) = (JobId(7), 2, "resize", Duration::from_millis(150));
         vec![
             Event::WorkerStarted { worker: "host:1:00000001".to_owned() },
             Event::Claimed { count: 3 },
             Event::Enqueued { job, kind: kind.into() },
             Event::Merged { job, kind: kind.into(), effect: Effect::Kept },
-            Event::Started { job, run, kind },
+            Event::Started { job, run, kind, waited: retry_in },
             Event::Missed { events: 5 },
             Event::Settled { job, run, kind, outcome: JournalEvent::Completed, ran: retry_in },
             Event::ClaimLost { job, run, kind },

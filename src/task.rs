@@ -135,6 +135,16 @@ impl Priority {
         }
     }
 
+    /// Its word: `high`, `normal` or `low`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+
     pub(crate) fn from_code(code: i16) -> Option<Self> {
         match code {
             0 => Some(Self::High),

@@ -25,6 +25,21 @@ mod futures_only {
     }
 }
 
+/// Layers around the blocking handlers of an async worker.
+mod blocking_layers {
+    fn front() -> crate::Async {
+        crate::Async { mount: crate::suite::mount!(), executor: crate::Executor::Bare, hands: crate::Hands::Threads }
+    }
+
+    crate::suite::bodies! { tests:
+        surrounding: [
+            layers_surround_each_run_in_their_order_and_see_its_result,
+            a_layer_may_replace_the_result,
+            a_panic_in_a_layer_is_the_runs_and_outer_layers_see_it,
+        ]
+    }
+}
+
 mod slow {
     fn front() -> crate::Async {
         let mount = crate::suite::mount!();

@@ -93,6 +93,7 @@ fn ticket(stage: &Stage<String>, job: i64) -> Order {
         priority: crate::Priority::Normal,
         created_at: at,
         visible_at: at,
+        claimed_at: at,
         failure_count: 0,
         payload: json("null"),
         carry: None,

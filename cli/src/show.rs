@@ -84,7 +84,7 @@ pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
 pub(crate) fn job_json(job: &JobInfo) -> Value {
     json!({
         "id": job.id.get(), "kind": job.kind, "status": job.status.as_str(),
-        "priority": format!("{:?}", job.priority).to_lowercase(),
+        "priority": job.priority.as_str(),
         "created_at": instant(job.created_at), "due_at": instant(job.due_at),
         "lease_expires_at": job.lease_expires_at.map(instant),
         "cancel_requested_at": job.cancel_requested_at.map(instant),

@@ -474,7 +474,8 @@ impl Engine {
             return;
         }
         let report_start = self.enroll(now, kind, &job);
-        let started = Event::Started { job: id.job_id(), run: id.run_count(), kind: self.kind_name(Some(kind)) };
+        let (kind_name, waited) = (self.kind_name(Some(kind)), job.waited());
+        let started = Event::Started { job: id.job_id(), run: id.run_count(), kind: kind_name, waited };
         self.outbox.push_back(Output::Start(Start { id, kind, job, report_start }));
         self.observe(started);
     }

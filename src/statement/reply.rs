@@ -235,6 +235,7 @@ fn claimed_job(id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {
         priority: priority(get::<i16>(row, "priority")?.into())?,
         created_at: get(row, "created_at")?,
         visible_at: get(row, "visible_at")?,
+        claimed_at: get(row, "claimed_at")?,
         failure_count: get(row, "failure_count")?,
         payload: payload(row, "payload")?,
         carry: json(row, "carry")?,

@@ -104,6 +104,7 @@ impl Rig {
             priority: Priority::Normal,
             created_at: UNIX_EPOCH,
             visible_at: UNIX_EPOCH,
+            claimed_at: UNIX_EPOCH,
             failure_count: 0,
             payload: to_raw_value(&task).unwrap(),
             carry: None,

@@ -115,6 +115,7 @@ fn report_of(payload: &str, carry: Option<&str>) -> Report {
         priority: Priority::Normal,
         created_at: UNIX_EPOCH,
         visible_at: UNIX_EPOCH,
+        claimed_at: UNIX_EPOCH,
         failure_count: 0,
         payload: json(payload),
         carry: carry.map(json),

@@ -164,6 +164,7 @@ impl Server {
             priority: Priority::Normal,
             created_at: SystemTime::UNIX_EPOCH,
             visible_at: SystemTime::UNIX_EPOCH,
+            claimed_at: SystemTime::UNIX_EPOCH,
             failure_count: 0,
             payload: json("null"),
             carry: None,

@@ -63,6 +63,20 @@ fn a_claim_brings_what_was_enqueued_and_counts_the_run() {
 }
 
 #[test]
+fn how_long_a_job_waited_is_told_by_the_servers_clock_however_odd_its_time() {
+    let mut db = Db::new();
+    for (due, least, most) in
+        [("now() - interval '7 s'", 7.0, 9.0), ("now() + interval '1 d'", 0.0, 0.0), ("'infinity'", 0.0, 0.0)]
+    {
+        let id = db.enqueue_one("a");
+        db.run(&format!("UPDATE {{schema}}.live SET visible_at = {due} WHERE id = {id}"));
+        let reply = db.claim(claim(ME));
+        let waited = reply.jobs[0].waited().as_secs_f64();
+        assert!((least..=most).contains(&waited), "{due}: {waited} s");
+    }
+}
+
+#[test]
 fn a_floor_keeps_more_urgent_jobs_out() {
     let mut db = Db::new();
     let rows = [Priority::High, Priority::Normal, Priority::Low].map(|priority| NewJob { priority, ..job("a") });

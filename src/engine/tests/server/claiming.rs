@@ -66,6 +66,7 @@ impl Server {
             priority: row.priority,
             created_at: SystemTime::UNIX_EPOCH + row.created,
             visible_at: SystemTime::UNIX_EPOCH + row.visible,
+            claimed_at: SystemTime::UNIX_EPOCH + now,
             failure_count: row.failures,
             payload: json(&row.payload),
             carry: row.carry.as_deref().map(json),
