@@ -1,5 +1,7 @@
 //! Looking at jobs, counting them, and deleting old ones.
 
+use std::ops::ControlFlow;
+
 use crate::{
     Cleaned, Cleanup, Cursor, Error, Finding, JobFilter, JobId, JobInfo, JobPage, JournalPage, PausedKind, Stats,
     WorkerClaims, errand,
@@ -182,5 +184,33 @@ impl Queue {
     /// Dropped before it is first polled, the future has done nothing. Dropped later, it may or may not be done, in part.
     pub async fn cleanup(&self, criteria: Cleanup) -> Result<Cleaned, Error> {
         self.run(errand::cleanup(criteria)).await
+    }
+
+    /// As [`cleanup`](Self::cleanup), and tells after each batch how many are deleted so far: for whoever shows progress, or
+    /// ends early with [`ControlFlow::Break`]. `progress` is called where the future is polled.
+    ///
+    /// # Errors
+    /// As [`cleanup`](Self::cleanup).
+    ///
+    /// # Cancellation
+    /// As [`cleanup`](Self::cleanup).
+    pub async fn cleanup_with(
+        &self,
+        criteria: Cleanup,
+        progress: impl FnMut(Cleaned) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<Cleaned, Error> {
+        self.run(errand::cleanup_with(criteria, Box::new(progress))).await
+    }
+
+    /// How many jobs a [`cleanup`](Self::cleanup) of these ages would delete now. Some 0.1 ms per 1,000 of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server could not be reached in time,
+    /// [`ErrorKind::Database`](crate::ErrorKind::Database) when it refuses, also when counting takes over 10 seconds.
+    ///
+    /// # Cancellation
+    /// Dropping the future changes nothing: it only reads.
+    pub async fn cleanup_count(&self, criteria: Cleanup) -> Result<Cleaned, Error> {
+        self.run(errand::cleanup_count(criteria)).await
     }
 }

@@ -1,10 +1,10 @@
 //! Bringing the schema up to date.
 
-use crate::Database;
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::migration::{applied, bootstrap, lock, plan};
+use crate::migration::{applied, bootstrap, lock, pending, plan};
 use crate::statement::begin;
+use crate::{Database, PendingMigrations};
 
 use super::connection::Connection;
 
@@ -39,6 +39,19 @@ pub async fn migrate(database: &Database) -> Result<(), Error> {
         session.run(&batch).await.map_err(in_words)?;
     }
     session.run("COMMIT").await.map_err(in_words)
+}
+
+/// What [`migrate`] would do now; nothing is changed, and a reader's rights suffice.
+///
+/// # Errors
+/// As [`migrate`].
+///
+/// # Cancellation
+/// Dropped half-way, it closes the connection; it only reads.
+pub async fn pending_migrations(database: &Database) -> Result<PendingMigrations, Error> {
+    let in_words = |fault: Fault| fault.to_error("migrating the schema");
+    let mut session = Session(Connection::open(database).await.map_err(in_words)?);
+    pending(session.versions(&applied(database.schema_name())).await.map_err(in_words))
 }
 
 struct Session(Connection);

@@ -64,7 +64,7 @@ mod within;
 mod worker;
 
 pub use self::complete::CompleteIn;
-pub use self::migrate::migrate;
+pub use self::migrate::{migrate, pending_migrations};
 pub use self::queue::{Queue, QueueBuilder};
 pub use self::spawn::{BoxFuture, Spawn};
 pub use self::worker::{Worker, WorkerBuilder};

@@ -15,7 +15,7 @@ use crate::observer::Observers;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
 use crate::threads::Audience;
 use crate::visit::Entrance;
-use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
+use crate::{Database, Enqueued, RawJob, RecoveredStale, Submit, Task};
 
 use super::arrivals::{Arrival, Arrivals};
 use super::thread::{self, now};
@@ -198,6 +198,17 @@ impl Queue {
             yield_now().await;
         }
         bulk
+    }
+
+    /// Stores a job that is given by name and JSON text, where there is no [`Task`] type for it.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Cancellation
+    /// As [`enqueue`](Self::enqueue).
+    pub async fn enqueue_raw(&self, job: RawJob) -> Result<Enqueued, Error> {
+        RawJob::stored(self.call(job.request(self.rules.max_payload)?).await?)
     }
 
     /// Stores one job over a client of the application's, as part of its transaction if it is in one.

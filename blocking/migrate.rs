@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::statement::begin;
 use crate::threads;
-use crate::{Database, migration};
+use crate::{Database, PendingMigrations, migration};
 
 use super::connection::Address;
 
@@ -49,17 +49,33 @@ pub fn migrate(database: &Database) -> Result<(), Error> {
     })
 }
 
+/// What [`migrate`] would do now; nothing is changed, and a reader's rights suffice.
+///
+/// # Errors
+/// As [`migrate`].
+pub fn pending_migrations(database: &Database) -> Result<PendingMigrations, Error> {
+    let (address, schema) = (Address::new(database), database.schema_name().clone());
+    threads::call("venturi-migrate", move || {
+        let mut client = address.open().map_err(|fault| fault.to_error(DOING))?;
+        migration::pending(applied(&mut client, &schema))
+    })
+}
+
 /// If it fails, the client is dropped, and the server undoes the transaction.
 fn run(client: &mut Client, schema: &SchemaName, begin: &str) -> Result<(), Error> {
     for sql in [begin, &migration::lock(schema), &migration::bootstrap(schema)] {
         client.batch_execute(sql).map_err(failed)?;
     }
-    let rows = client.query_typed(&migration::applied(schema), &[]).map_err(failed)?;
-    let applied: Vec<(i32, i32)> = rows.iter().map(version).collect::<Result<_, _>>().map_err(failed)?;
+    let applied = applied(client, schema)?;
     for sql in migration::plan(schema, &applied)? {
         client.batch_execute(&sql).map_err(failed)?;
     }
     client.batch_execute("COMMIT").map_err(failed)
+}
+
+fn applied(client: &mut Client, schema: &SchemaName) -> Result<Vec<(i32, i32)>, Error> {
+    let rows = client.query_typed(&migration::applied(schema), &[]).map_err(failed)?;
+    rows.iter().map(version).collect::<Result<_, _>>().map_err(failed)
 }
 
 fn version(row: &Row) -> Result<(i32, i32), postgres::Error> {

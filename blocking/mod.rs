@@ -57,6 +57,6 @@ pub use crate::handler::BlockingHandler as Handler;
 pub use crate::middleware::{BlockingMiddleware as Middleware, BlockingNext as Next};
 
 pub use complete::CompleteIn;
-pub use migrate::migrate;
+pub use migrate::{migrate, pending_migrations};
 pub use queue::{Queue, QueueBuilder};
 pub use worker::{Worker, WorkerBuilder};

@@ -15,7 +15,7 @@ use crate::observer::Observers;
 use crate::producer::{Bulk, CallId, Input, Output, Producer, Request, Response, Rules, queue_knobs};
 use crate::threads::{self, Audience};
 use crate::visit::Entrance;
-use crate::{Database, Enqueued, RecoveredStale, Submit, Task};
+use crate::{Database, Enqueued, RawJob, RecoveredStale, Submit, Task};
 
 use super::clock::now;
 use super::link::{LinkThreads, News};
@@ -209,6 +209,14 @@ impl Queue {
         I: IntoIterator<Item: Into<Submit<'a, T>>>,
     {
         self.handle.store(tasks).finish()
+    }
+
+    /// Stores a job that is given by name and JSON text, where there is no [`Task`] type for it.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn enqueue_raw(&self, job: RawJob) -> Result<Enqueued, Error> {
+        RawJob::stored(self.handle.call(job.request(self.handle.rules.max_payload)?)?)
     }
 
     /// Stores one job over a client of the application's, as part of its transaction if it is in one.

@@ -3,6 +3,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -204,18 +205,35 @@ fn tally_requeued(done: &mut RequeuedAll, found: Finding) -> Option<u64> {
     Some(jobs)
 }
 
+/// Who hears how many are deleted so far, after each batch, and may say that it is enough.
+pub(crate) type Progress = Box<dyn FnMut(Cleaned) -> ControlFlow<()> + Send>;
+
 pub(crate) fn cleanup(criteria: Cleanup) -> Errand<Cleaned> {
+    cleanup_with(criteria, Box::new(|_| ControlFlow::Continue(())))
+}
+
+pub(crate) fn cleanup_count(criteria: Cleanup) -> Errand<Cleaned> {
+    let ages: Vec<_> = criteria.ages().map(|(status, age)| (status, age.as_secs_f64())).collect();
+    Errand::once(Inquiry::CleanupCount(ages), |found| {
+        let Finding::Counted(counts) = found else { return None };
+        let mut all = Cleaned::default();
+        counts.into_iter().for_each(|(status, jobs)| all.count(status, jobs));
+        Some(all)
+    })
+}
+
+pub(crate) fn cleanup_with(criteria: Cleanup, progress: Progress) -> Errand<Cleaned> {
     let batch = |(status, age): (JobStatus, Duration)| CleanupBatch {
         status,
         age: age.as_secs_f64(),
         from: f64::NEG_INFINITY,
         most: BATCH,
     };
-    next_cleanup(criteria.ages().map(batch).collect(), Cleaned::default())
+    next_cleanup(criteria.ages().map(batch).collect(), Cleaned::default(), progress)
 }
 
 /// Batch by batch, one status after the other.
-fn next_cleanup(mut batches: VecDeque<CleanupBatch>, mut done: Cleaned) -> Errand<Cleaned> {
+fn next_cleanup(mut batches: VecDeque<CleanupBatch>, mut done: Cleaned, mut progress: Progress) -> Errand<Cleaned> {
     let Some(batch) = batches.front().cloned() else { return Errand::Done(done) };
     let status = batch.status;
     Errand::Ask(
@@ -230,7 +248,10 @@ fn next_cleanup(mut batches: VecDeque<CleanupBatch>, mut done: Cleaned) -> Erran
             } else if let (Some(batch), Some(reached)) = (batches.front_mut(), deleted.reached) {
                 batch.from = reached;
             }
-            Ok(next_cleanup(batches, done))
+            Ok(match progress(done) {
+                ControlFlow::Continue(()) => next_cleanup(batches, done, progress),
+                ControlFlow::Break(()) => Errand::Done(done),
+            })
         }),
     )
 }

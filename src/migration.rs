@@ -5,6 +5,7 @@
 //! nothing behind; and under a lock, so that runners who come together run each migration once.
 #![deny(clippy::disallowed_methods)]
 
+use crate::Database;
 use crate::database::SchemaName;
 use crate::error::{Error, ErrorKind};
 use crate::statement::render;
@@ -17,6 +18,26 @@ pub(crate) struct Migration {
     pub(crate) sql: &'static str,
     /// The oldest code that works with the schema after this step, named by the last migration that code knows.
     pub(crate) compatible_from: i32,
+}
+
+/// What `migrate` would do: see [`pending_migrations`](crate::blocking::pending_migrations).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PendingMigrations {
+    /// The version that the schema has; 0: there are no tables.
+    pub version: i32,
+    /// What would be applied, in this order. None: the schema is as this code needs it.
+    pub steps: Vec<MigrationStep>,
+}
+
+/// One step of the schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MigrationStep {
+    /// The version that the schema has after it.
+    pub version: i32,
+    /// What it does, in a word or two: the name of its file in `migrations/`.
+    pub name: &'static str,
 }
 
 /// All of them, in order, without gaps.
@@ -91,7 +112,68 @@ pub(crate) fn applied(schema: &SchemaName) -> String {
 pub(crate) fn plan(schema: &SchemaName, applied: &[(i32, i32)]) -> Result<Vec<String>, Error> {
     let (version, compatible_from) = applied.iter().copied().max().unwrap_or((0, 0));
     check_not_too_new(version, compatible_from)?;
-    Ok(MIGRATIONS.iter().filter(|migration| migration.version > version).map(|step| batch(step, schema)).collect())
+    Ok(after(version).map(|step| batch(step, schema)).collect())
+}
+
+/// What [`plan`] would do, in words. `applied` is the query's answer, or that there is no such table.
+///
+/// # Errors
+///
+/// As [`plan`].
+pub(crate) fn pending(applied: Result<Vec<(i32, i32)>, Error>) -> Result<PendingMigrations, Error> {
+    let applied = match applied {
+        Err(error) if error.kind() == ErrorKind::SchemaMissing => Vec::new(),
+        applied => applied?,
+    };
+    let (version, compatible_from) = applied.into_iter().max().unwrap_or((0, 0));
+    check_not_too_new(version, compatible_from)?;
+    let steps = after(version).map(|step| MigrationStep { version: step.version, name: step.name }).collect();
+    Ok(PendingMigrations { version, steps })
+}
+
+fn after(version: i32) -> impl Iterator<Item = &'static Migration> {
+    MIGRATIONS.iter().filter(move |migration| migration.version > version)
+}
+
+impl Database {
+    /// What `migrate` would run on a schema of version `from` (0: there are no tables), as one transaction in SQL: for
+    /// those whose changes of schemas are read and run by hand. Connects to nothing.
+    ///
+    /// It is plain SQL, for psql and any other client; its first failure undoes all of it, and it fails where the schema
+    /// does not have that version. Which one it has tells `pending_migrations`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), venturi::Error> {
+    /// let script = venturi::Database::new("host=localhost")?.schema("jobs")?.migration_script(0)?;
+    /// assert!(script.contains(r#"CREATE TABLE "jobs".live"#) && script.ends_with("COMMIT;\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when this code knows no version `from`.
+    pub fn migration_script(&self, from: i32) -> Result<String, Error> {
+        if !(0..=latest()).contains(&from) {
+            let what = format!("there is no version {from}; this code knows 0 (no tables) to {}", latest());
+            return Err(Error::new(ErrorKind::Config, what));
+        }
+        let schema = self.schema_name();
+        let head = [lock(schema), bootstrap(schema), expect_version(schema, from)];
+        let steps = after(from).map(|step| batch(step, schema));
+        let body: Vec<String> = head.into_iter().chain(steps).collect();
+        Ok(format!("BEGIN;\n{};\nCOMMIT;\n", body.join(";\n\n")))
+    }
+}
+
+/// Fails on a schema of another version.
+fn expect_version(schema: &SchemaName, version: i32) -> String {
+    let found = render("SELECT coalesce(max(m.version), 0) INTO found FROM {schema}.migration m", schema);
+    let body = literal(&format!(
+        "DECLARE found int; BEGIN {found}; IF found <> {version} THEN \
+         RAISE EXCEPTION 'venturi: the schema has version %, and this script is for version {version}', found; \
+         END IF; END"
+    ));
+    format!("DO LANGUAGE plpgsql {body}")
 }
 
 fn batch(migration: &Migration, schema: &SchemaName) -> String {
@@ -180,6 +262,28 @@ mod tests {
         assert_eq!(kind(latest + 1, latest + 1), Err(ErrorKind::SchemaTooNew));
         let error = check_version(latest + 1, latest + 1).unwrap_err().to_string();
         assert!(error.contains("update venturi"), "{error}");
+    }
+
+    #[test]
+    fn what_is_pending_is_what_would_be_applied() {
+        let versions = |applied: &[(i32, i32)]| {
+            pending(Ok(applied.to_vec())).map(|it| it.steps.iter().map(|step| step.version).collect::<Vec<_>>())
+        };
+        assert_eq!(versions(&[]).unwrap(), (1..=latest()).collect::<Vec<_>>());
+        assert_eq!(versions(&[(1, 1), (2, 1)]).unwrap(), (3..=latest()).collect::<Vec<_>>());
+        assert_eq!(versions(&[(latest(), 1)]).unwrap(), Vec::<i32>::new());
+        assert!(versions(&[(latest() + 1, latest() + 1)]).is_err());
+        let missing = pending(Err(Error::new(ErrorKind::SchemaMissing, "no tables"))).unwrap();
+        assert_eq!((missing.version, missing.steps.len()), (0, MIGRATIONS.len()));
+        assert!(pending(Err(Error::new(ErrorKind::Permission, "no"))).is_err());
+    }
+
+    #[test]
+    fn there_is_a_script_from_each_version_that_is_known() {
+        let database = Database::new("host=localhost").unwrap();
+        assert!(database.migration_script(-1).is_err() && database.migration_script(latest() + 1).is_err());
+        let nothing = database.migration_script(latest()).unwrap();
+        assert!(!nothing.contains("CREATE FUNCTION"), "{nothing}");
     }
 
     #[test]

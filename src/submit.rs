@@ -77,7 +77,7 @@ impl<'a, T: Task> Submit<'a, T> {
     /// Takes the place of an instant that was set by [`due_at`](Self::due_at).
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.delay = delay.min(MAX_DELAY);
+        self.delay = wait(delay);
         self.due_at = None;
         self
     }
@@ -101,9 +101,7 @@ impl<'a, T: Task> Submit<'a, T> {
     /// ```
     #[must_use]
     pub fn due_at(mut self, instant: impl Into<SystemTime>) -> Self {
-        // What the client would have to compute beyond this range could overflow.
-        let since = instant.into().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.due_at = Some(UNIX_EPOCH + since.min(MAX_DUE));
+        self.due_at = Some(due(instant.into()));
         self.delay = Duration::ZERO;
         self
     }
@@ -160,14 +158,24 @@ pub(crate) fn checked<T: Task>(payload: serde_json::Result<Json>, most: usize) -
             .with_source(error.into())
     })?;
     let size = payload.get().len();
-    if size <= most {
-        return Ok(payload);
-    }
+    if size <= most { Ok(payload) } else { Err(oversized(T::KIND, size, most)) }
+}
+
+pub(crate) fn oversized(kind: &str, size: usize, most: usize) -> Error {
     let what = format!(
-        "the payload of {} has {size} bytes, at most {most} are stored; store the data elsewhere and enqueue its name",
-        T::KIND
+        "the payload of {kind} has {size} bytes, at most {most} are stored; store the data elsewhere and enqueue its name"
     );
-    Err(Error::new(ErrorKind::Payload, what))
+    Error::new(ErrorKind::Payload, what)
+}
+
+/// A delay as it is stored.
+pub(crate) fn wait(delay: Duration) -> Duration {
+    delay.min(MAX_DELAY)
+}
+
+/// An instant as it is stored: what the client would have to compute beyond this range could overflow.
+pub(crate) fn due(instant: SystemTime) -> SystemTime {
+    UNIX_EPOCH + instant.duration_since(UNIX_EPOCH).unwrap_or_default().min(MAX_DUE)
 }
 
 impl<'a, T: Task> From<&'a T> for Submit<'a, T> {

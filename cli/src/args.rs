@@ -1,10 +1,11 @@
 //! What the command takes: help, completions and the man page are made of this.
 
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use venturi::JobStatus;
+use venturi::{JobStatus, OnDuplicate, Priority};
 
 const CODES: &str = "Exit codes: 0 done; 1 it failed, or there is no such job; 2 the arguments make no sense, or a bulk \
                      write was not confirmed; 3 `doctor` has found an error. With --json, what is read is one JSON \
@@ -20,7 +21,16 @@ pub(crate) struct Arguments {
     /// The schema of the queue's tables.
     #[arg(long, default_value = "venturi", global = true)]
     pub(crate) schema: String,
-    /// Prints JSON (commands that read).
+    /// Encrypts the connection, or fails; as does `sslmode=require` in the URL. Trusts the platform's authorities.
+    #[arg(long, global = true)]
+    pub(crate) tls: bool,
+    /// Encrypts the connection, and trusts only the authorities in this file of certificates in PEM (libpq's sslrootcert).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// The URL leads to a pooler in transaction mode, such as PgBouncer's.
+    #[arg(long, global = true)]
+    pub(crate) pooled: bool,
+    /// Prints JSON (commands that read, and `enqueue`).
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -30,7 +40,19 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Makes the tables, or brings them to the version that this command needs.
-    Migrate,
+    Migrate {
+        /// Says what would be applied, and applies nothing.
+        #[arg(long, conflicts_with = "sql")]
+        dry_run: bool,
+        /// Prints the statements, as one transaction to be run by hand; connects to nothing.
+        #[arg(long)]
+        sql: bool,
+        /// The version that the schema has before them, as --dry-run tells; 0: there are no tables.
+        #[arg(long, value_name = "VERSION", default_value_t = 0, requires = "sql")]
+        from: i32,
+    },
+    /// Stores a job, and prints its number.
+    Enqueue(Enqueue),
     /// Counts the jobs of each kind.
     Status {
         /// Shows it again and again, until it is interrupted.
@@ -52,16 +74,7 @@ pub(crate) enum Command {
     /// Puts jobs back whose leases have run out.
     Recover,
     /// Deletes finished jobs of at least these ages.
-    Cleanup {
-        #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
-        completed_older_than: Option<Duration>,
-        #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
-        cancelled_older_than: Option<Duration>,
-        #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
-        dead_older_than: Option<Duration>,
-        #[command(flatten)]
-        consent: Consent,
-    },
+    Cleanup(Ages),
     /// Lists the workers that hold claims, and how long their leases have left.
     Workers,
     /// Looks for what is wrong with the queue and its server.
@@ -70,6 +83,66 @@ pub(crate) enum Command {
     Completions { shell: Shell },
     /// Prints the man page.
     Man,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Enqueue {
+    /// What kind of job it is: the `KIND` of the handler that is to run it.
+    pub(crate) kind: String,
+    /// The payload, as JSON; `@FILE` or `-` (standard input): what is read there.
+    #[arg(long, default_value = "null", value_name = "JSON|@FILE|-")]
+    pub(crate) payload: String,
+    #[arg(long, value_enum, default_value = "normal")]
+    pub(crate) priority: Urgency,
+    /// So much later, as 90s or 2h.
+    #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "due_at")]
+    pub(crate) delay: Option<Duration>,
+    /// At this instant, as 2030-01-31T12:00:00Z; if it is past: now.
+    #[arg(long, value_name = "INSTANT", value_parser = humantime::parse_rfc3339_weak)]
+    pub(crate) due_at: Option<SystemTime>,
+    /// The dedup key: a pending job of the kind with the same key is not doubled.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// What becomes of such a job. A task's own `merge` is not known here.
+    #[arg(long, value_enum, default_value = "replace", requires = "key")]
+    pub(crate) on_duplicate: Duplicate,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Urgency {
+    High,
+    Normal,
+    Low,
+}
+
+impl From<Urgency> for Priority {
+    fn from(urgency: Urgency) -> Self {
+        match urgency {
+            Urgency::High => Self::High,
+            Urgency::Normal => Self::Normal,
+            Urgency::Low => Self::Low,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Duplicate {
+    /// It gets this payload and priority, loses its carry and its failures; the earlier due time wins.
+    Replace,
+    /// It stays as it is, and nothing is stored.
+    Keep,
+    /// It stays, and this job is stored beside it.
+    Independent,
+}
+
+impl From<Duplicate> for OnDuplicate {
+    fn from(duplicate: Duplicate) -> Self {
+        match duplicate {
+            Duplicate::Replace => Self::Replace,
+            Duplicate::Keep => Self::Keep,
+            Duplicate::Independent => Self::Independent,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,6 +194,18 @@ pub(crate) enum Kinds {
     Pause { kind: String },
     /// Lets a kind's jobs be claimed again.
     Resume { kind: String },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ages {
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    pub(crate) completed_older_than: Option<Duration>,
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    pub(crate) cancelled_older_than: Option<Duration>,
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    pub(crate) dead_older_than: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use venturi::ErrorKind;
+
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// 1
@@ -18,7 +20,7 @@ impl From<venturi::Error> for Failure {
         let text = std::iter::successors(std::error::Error::source(&error), |error| error.source())
             .fold(error.to_string(), |text, source| format!("{text}: {source}"));
         match error.kind() {
-            venturi::ErrorKind::Config => Self::Usage(text),
+            ErrorKind::Config | ErrorKind::Payload | ErrorKind::DedupKey => Self::Usage(text),
             _ => Self::Failed(text),
         }
     }

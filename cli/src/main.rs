@@ -1,7 +1,11 @@
 //! The `venturi` command.
 
 mod args;
+mod cleanup;
+mod connect;
+mod enqueue;
 mod failure;
+mod out;
 mod run;
 mod show;
 

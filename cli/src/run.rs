@@ -1,18 +1,19 @@
 //! Each command: a call or two of the library, and its answer in words.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::CommandFactory;
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use venturi::blocking::{self, Queue};
-use venturi::{CancelOutcome, Cleanup, Database, JobFilter, JobId, JobStatus, RequeueOutcome, Severity};
+use venturi::{CancelOutcome, Database, JobFilter, JobId, JobStatus, RequeueOutcome, Severity};
 
 use crate::args::{Arguments, Command, Consent, Dead, Jobs, Kinds, Target, Which};
+use crate::connect::{database, nowhere};
 use crate::failure::Failure;
-use crate::show;
+use crate::out::{confirm, print, raw, redraw, say};
+use crate::{cleanup, enqueue, show};
 
 /// What `doctor` returns when it has found an error.
 const FOUND_ERRORS: u8 = 3;
@@ -22,14 +23,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "venturi", &mut text);
-            io::stdout().write_all(&text)?;
+            raw(&text)?;
         }
         Command::Man => {
             let mut text = Vec::new();
             clap_mangen::Man::new(Arguments::command()).render(&mut text)?;
-            io::stdout().write_all(&text)?;
+            raw(&text)?;
         }
-        Command::Migrate => {
+        Command::Migrate { sql: true, from, .. } => raw(nowhere(&arguments)?.migration_script(*from)?.as_bytes())?,
+        Command::Migrate { dry_run: true, .. } => preview(&database(&arguments)?, arguments.json)?,
+        Command::Migrate { .. } => {
             blocking::migrate(&database(&arguments)?)?;
             say("the schema is as this version needs it")?;
         }
@@ -38,10 +41,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn database(arguments: &Arguments) -> Result<Database, Failure> {
-    let missing = || Failure::Usage("where is the server? Give --database-url, or set DATABASE_URL".to_owned());
-    let url = arguments.database_url.as_deref().ok_or_else(missing)?;
-    Ok(Database::new(url)?.schema(&arguments.schema)?)
+fn preview(database: &Database, as_json: bool) -> Result<(), Failure> {
+    let pending = blocking::pending_migrations(database)?;
+    let document = || {
+        let steps = pending.steps.iter().map(|step| json!({ "version": step.version, "name": step.name }));
+        json!({ "version": pending.version, "steps": Value::from_iter(steps) })
+    };
+    print(as_json, document, || show::pending(&pending))
 }
 
 fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -63,20 +69,15 @@ fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let done = queue.recover_stale()?;
             say(&format!("{} pending again, {} dead", done.repended, done.dead))?;
         }
-        Command::Cleanup { completed_older_than, cancelled_older_than, dead_older_than, consent } => {
-            let mut ages = Cleanup::new();
-            ages = completed_older_than.iter().fold(ages, |ages, age| ages.completed(*age));
-            ages = cancelled_older_than.iter().fold(ages, |ages, age| ages.cancelled(*age));
-            ages = dead_older_than.iter().fold(ages, |ages, age| ages.dead(*age));
-            cleanup(&queue, ages, consent)?;
-        }
+        Command::Cleanup(ages) => cleanup::cleanup(&queue, ages)?,
+        Command::Enqueue(job) => enqueue::enqueue(&queue, job, json)?,
         Command::Workers => {
             let workers = queue.workers()?;
             let lines = || Value::from_iter(workers.iter().map(show::worker_json));
             print(json, lines, || show::workers(&workers))?;
         }
         Command::Doctor => return doctor(&queue, json),
-        Command::Migrate | Command::Completions { .. } | Command::Man => {}
+        Command::Migrate { .. } | Command::Completions { .. } | Command::Man => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -166,32 +167,26 @@ fn requeue_all(queue: &Queue, filter: JobFilter, consent: &Consent) -> Result<()
     say(&format!("{} requeued, {} in conflict, {} skipped", done.requeued, done.conflicts, done.skipped))
 }
 
-fn cleanup(queue: &Queue, ages: Cleanup, consent: &Consent) -> Result<(), Failure> {
-    if ages == Cleanup::new() {
-        return Err(Failure::Usage("of which jobs? Give --completed-older-than, or another age".to_owned()));
-    }
-    confirm(consent, "Delete finished jobs of these ages?")?;
-    let progress = ProgressBar::new_spinner().with_message("deleting");
-    progress.enable_steady_tick(Duration::from_millis(120));
-    let done = queue.cleanup(ages);
-    progress.finish_and_clear();
-    let done = done?;
-    say(&format!("deleted: {} completed, {} cancelled, {} dead", done.completed, done.cancelled, done.dead))
-}
-
 fn status(queue: &Queue, json: bool) -> Result<(), Failure> {
     let stats = queue.stats()?;
     print(json, || show::stats_json(&stats), || show::stats(&stats))
 }
 
-/// Until it is interrupted, or nobody reads it any more.
+/// Until it is interrupted, or nobody reads it any more. A server that is away for a while is waited for.
 fn watch(queue: &Queue, json: bool, interval: Duration) -> Result<(), Failure> {
-    loop {
-        if io::stdout().is_terminal() && !json {
-            // To the top left, and everything away.
-            io::stdout().write_all(b"\x1b[H\x1b[2J")?;
+    if json || !io::stdout().is_terminal() {
+        loop {
+            status(queue, json)?;
+            pause(interval);
         }
-        status(queue, json)?;
+    }
+    loop {
+        let text = match queue.stats() {
+            Ok(stats) => show::watched(&stats, interval),
+            Err(error) if error.is_retryable() => Failure::from(error).to_string(),
+            Err(error) => return Err(error.into()),
+        };
+        redraw(&text)?;
         pause(interval);
     }
 }
@@ -206,30 +201,4 @@ fn doctor(queue: &Queue, json: bool) -> Result<ExitCode, Failure> {
     print(json, || Value::from_iter(findings.iter().map(show::finding_json)), || show::findings(&findings))?;
     let errors = findings.iter().any(|finding| finding.severity >= Severity::Error);
     Ok(if errors { ExitCode::from(FOUND_ERRORS) } else { ExitCode::SUCCESS })
-}
-
-fn confirm(consent: &Consent, question: &str) -> Result<(), Failure> {
-    if consent.yes {
-        return Ok(());
-    }
-    if !io::stdin().is_terminal() {
-        return Err(Failure::Usage("this writes many jobs, and nobody is here to be asked: give --yes".to_owned()));
-    }
-    write!(io::stderr(), "{question} [y/N] ")?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    match answer.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::Usage("not confirmed, so nothing was done".to_owned())),
-    }
-}
-
-fn print(as_json: bool, document: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
-    if as_json { say(&document().to_string()) } else { say(&text()) }
-}
-
-fn say(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    Ok(out.flush()?)
 }

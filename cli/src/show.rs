@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use serde_json::{Value, json, value::RawValue};
-use venturi::{Finding, JobInfo, JournalEntry, KindStats, Stats, WorkerClaims};
+use venturi::{Finding, JobInfo, JournalEntry, KindStats, PendingMigrations, Severity, Stats, WorkerClaims};
+
+use crate::out::{self, painted};
 
 /// Text of others without what a terminal would obey.
 pub(crate) fn plain(text: &str) -> String {
@@ -18,11 +20,40 @@ fn is_unsafe(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Words that say at once how something is, wherever they stand as a whole cell.
+fn colour(cell: &str) -> Option<Color> {
+    match cell {
+        "completed" => Some(Color::Green),
+        "claimed" => Some(Color::Cyan),
+        "dead" | "expired" => Some(Color::Red),
+        "cancelled" => Some(Color::Yellow),
+        _ if cell.ends_with(" (paused)") => Some(Color::Yellow),
+        _ => None,
+    }
+}
+
+/// Always with colour, which is left out on its way where it is not wanted.
 fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(head);
-    table.add_rows(rows.into_iter().map(|row| row.iter().map(|cell| plain(cell)).collect::<Vec<_>>()));
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).enforce_styling();
+    if let Some(width) = out::width() {
+        table.set_width(width);
+    }
+    table.set_header(head.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+    let cell = |text: &String| {
+        let cell = Cell::new(plain(text));
+        colour(text).map_or_else(|| cell.clone(), |colour| cell.clone().fg(colour))
+    };
+    table.add_rows(rows.into_iter().map(|row| row.iter().map(cell).collect::<Vec<_>>()));
     table.trim_fmt()
+}
+
+pub(crate) fn pending(pending: &PendingMigrations) -> String {
+    if pending.steps.is_empty() {
+        return format!("the schema has version {}, and nothing would be applied", pending.version);
+    }
+    let steps = pending.steps.iter().map(|step| format!("\n  {:04} {}", step.version, step.name)).collect::<String>();
+    format!("the schema has version {}; these would be applied:{steps}", pending.version)
 }
 
 pub(crate) fn age(time: Option<Duration>) -> String {
@@ -47,6 +78,12 @@ pub(crate) fn stats(stats: &Stats) -> String {
     };
     let head = ["KIND", "READY", "SCHEDULED", "CLAIMED", "DEAD", "PER MINUTE", "OLDEST READY"];
     table(&head, stats.kinds.iter().map(|(kind, it)| row(kind, it)))
+}
+
+/// A showing of `status --watch`.
+pub(crate) fn watched(it: &Stats, interval: Duration) -> String {
+    let at = it.at.map_or_else(|| "no jobs".to_owned(), instant);
+    format!("{at}, every {}\n\n{}", humantime::format_duration(interval), stats(it))
 }
 
 pub(crate) fn stats_json(stats: &Stats) -> Value {
@@ -151,9 +188,16 @@ pub(crate) fn worker_json(it: &WorkerClaims) -> Value {
 
 pub(crate) fn findings(findings: &[Finding]) -> String {
     if findings.is_empty() {
-        return "nothing is wrong".to_owned();
+        return painted(out::GOOD, "nothing is wrong");
     }
-    let line = |it: &Finding| format!("{} {}: {}\n  {}", it.severity, it.code, plain(&it.evidence), it.remedy);
+    let line = |it: &Finding| {
+        let style = match it.severity {
+            Severity::Error => out::BAD,
+            Severity::Warning => out::ODD,
+            _ => out::DULL,
+        };
+        format!("{} {}: {}\n  {}", painted(style, it.severity.as_str()), it.code, plain(&it.evidence), it.remedy)
+    };
     findings.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 

@@ -90,6 +90,15 @@ impl Database {
         Ok(self.tls(builder.with_root_certificates(trusted).with_no_client_auth()))
     }
 
+    /// Lets no connection be in plain text, as `sslmode=require` in the connection string does.
+    ///
+    /// It needs settings: [`tls`](Self::tls) or [`tls_root_file`](Self::tls_root_file). Unix sockets stay as they are.
+    #[must_use]
+    pub fn require_tls(mut self) -> Self {
+        self.config.ssl_mode(SslMode::Require);
+        self
+    }
+
     pub(crate) fn tls_config(&self) -> Option<&Arc<ClientConfig>> {
         self.tls.as_ref()
     }
@@ -107,6 +116,13 @@ fn certificates(path: &Path) -> Result<RootCertStore, Error> {
 }
 
 impl Database {
+    /// Whether connections have to be encrypted: `sslmode=require` (or `verify-ca`, `verify-full`), and a host that is not a
+    /// Unix socket.
+    #[must_use]
+    pub fn requires_tls(&self) -> bool {
+        self.config.get_ssl_mode() == SslMode::Require && !all_local(&self.config)
+    }
+
     /// How a host is to be spoken to. A socket of the same machine is never encrypted, as nobody can listen there.
     pub(crate) fn ssl_mode(&self, host: Option<&Host>) -> SslMode {
         if is_local(host) || !self.can_encrypt() { SslMode::Disable } else { self.config.get_ssl_mode() }

@@ -30,6 +30,7 @@ pub(crate) enum Finding {
     /// Whether a kind's being paused has changed.
     Switched(bool),
     Deleted(Deleted),
+    Counted(Vec<(JobStatus, u64)>),
     Cancellations(Vec<RunId>),
 }
 
@@ -108,6 +109,7 @@ pub(super) fn read(inquiry: &Inquiry, results: &[Vec<Row>]) -> Result<Finding, R
         Inquiry::Requeue(_) => Finding::Requeued(each(rows, requeued)?),
         Inquiry::PauseKind(_) | Inquiry::ResumeKind(_) => Finding::Switched(get(only(rows)?, "changed")?),
         Inquiry::Cleanup(_) => Finding::Deleted(deleted(only(rows)?)?),
+        Inquiry::CleanupCount(_) => Finding::Counted(each(rows, counted)?),
         Inquiry::Cancellations { .. } => Finding::Cancellations(each(rows, run_id)?),
     })
 }
@@ -252,6 +254,12 @@ fn requeued(row: &Row) -> Result<(i64, RequeueAnswer), ReadError> {
         other => return Err(ReadError::new(format!("answer {other} of requeueing"))),
     };
     Ok((get(row, "job")?, answer))
+}
+
+fn counted(row: &Row) -> Result<(JobStatus, u64), ReadError> {
+    let code: i16 = get(row, "status")?;
+    let status = JobStatus::ALL.into_iter().find(|status| status.code() == code);
+    Ok((status.ok_or_else(|| ReadError::new(format!("status is {code}")))?, count(row, "jobs")?))
 }
 
 fn deleted(row: &Row) -> Result<Deleted, ReadError> {

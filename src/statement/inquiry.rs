@@ -30,6 +30,8 @@ pub(crate) enum Inquiry {
     PauseKind(String),
     ResumeKind(String),
     Cleanup(CleanupBatch),
+    /// How many jobs of these statuses have ended at least so many seconds ago.
+    CleanupCount(Vec<(JobStatus, f64)>),
     /// Which of these runs of this worker were asked to end.
     Cancellations {
         worker: Arc<str>,
@@ -86,6 +88,7 @@ impl Inquiry {
             Self::PauseKind(kind) => (Text::PauseKind, vec![param(kind)]),
             Self::ResumeKind(kind) => (Text::ResumeKind, vec![param(kind)]),
             Self::Cleanup(batch) => (Text::Cleanup, batch.params()),
+            Self::CleanupCount(ages) => (Text::CleanupCount, count(ages)),
             Self::Cancellations { worker, runs } => (Text::Cancellations, cancellations(worker, runs)),
         };
         vec![Command::new(text, params)]
@@ -101,6 +104,7 @@ impl Inquiry {
             | Self::PausedKinds
             | Self::Workers
             | Self::Diagnose
+            | Self::CleanupCount(_)
             | Self::Cancellations { .. } => false,
             Self::Cancel(_) | Self::Requeue(_) | Self::PauseKind(_) | Self::ResumeKind(_) | Self::Cleanup(_) => true,
         }
@@ -129,6 +133,7 @@ impl Inquiry {
             Self::PauseKind(_) => "pausing a kind",
             Self::ResumeKind(_) => "resuming a kind",
             Self::Cleanup(_) => "deleting finished jobs",
+            Self::CleanupCount(_) => "counting finished jobs",
             Self::Cancellations { .. } => "looking for cancellations",
         }
     }
@@ -179,6 +184,12 @@ fn requeue(touch: &Touch) -> Vec<Command<'_>> {
     let locks = Command::new(Text::LockKeys, vec![param(&touch.ids)]);
     let requeue = Command::new(Text::Requeue, vec![param(&touch.ids), codes(&touch.statuses)]);
     vec![locks, requeue]
+}
+
+fn count(ages: &[(JobStatus, f64)]) -> Vec<Param<'static>> {
+    let (statuses, ages): (Vec<JobStatus>, Vec<f64>) =
+        ages.iter().map(|(status, age)| (*status, seconds(*age))).unzip();
+    vec![codes(&statuses), param(ages)]
 }
 
 fn cancellations<'a>(worker: &'a str, runs: &[RunId]) -> Vec<Param<'a>> {

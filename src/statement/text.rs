@@ -48,6 +48,7 @@ pub(crate) enum Text {
     ResumeKind,
     PausedKinds,
     Cleanup,
+    CleanupCount,
     Cancellations,
     Workers,
     Diagnose,
@@ -55,7 +56,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 42] = [
+    pub(crate) const ALL: [Self; 43] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Relax,
@@ -95,6 +96,7 @@ impl Text {
         Self::ResumeKind,
         Self::PausedKinds,
         Self::Cleanup,
+        Self::CleanupCount,
         Self::Cancellations,
         Self::Workers,
         Self::Diagnose,
@@ -141,6 +143,7 @@ impl Text {
             Self::ResumeKind => "resume_kind",
             Self::PausedKinds => "paused_kinds",
             Self::Cleanup => "cleanup",
+            Self::CleanupCount => "cleanup_count",
             Self::Cancellations => "cancellations",
             Self::Workers => "workers",
             Self::Diagnose => "diagnose",
@@ -188,6 +191,7 @@ impl Text {
             Self::ResumeKind => include_str!("../sql/resume_kind.sql"),
             Self::PausedKinds => include_str!("../sql/paused_kinds.sql"),
             Self::Cleanup => include_str!("../sql/cleanup.sql"),
+            Self::CleanupCount => include_str!("../sql/cleanup_count.sql"),
             Self::Cancellations => include_str!("../sql/cancellations.sql"),
             Self::Workers => include_str!("../sql/workers.sql"),
             Self::Diagnose => include_str!("../sql/diagnose.sql"),

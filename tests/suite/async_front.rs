@@ -8,7 +8,7 @@ use std::thread;
 
 use futures_lite::future;
 use tokio::runtime::Runtime;
-use venturi::r#async::{BoxFuture, Queue, Worker, migrate};
+use venturi::r#async::{BoxFuture, Queue, Worker, migrate, pending_migrations};
 use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
 use crate::suite::effects::sessions::connect;
@@ -148,6 +148,10 @@ impl Front for Async {
 
     fn migrate(&self, database: &Database) -> Result<(), Error> {
         self.executor.complete(migrate(database))
+    }
+
+    fn pending_migrations(&self, database: &Database) -> Result<venturi::PendingMigrations, Error> {
+        self.executor.complete(pending_migrations(database))
     }
 
     fn connect_as(&self, database: &Database, spec: &QueueSpec) -> Result<Box<dyn Producer>, Error> {

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use postgres::{Client, NoTls};
-use venturi::blocking::{Queue, Worker, migrate};
+use venturi::blocking::{Queue, Worker, migrate, pending_migrations};
 use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 
 use crate::suite::front::{
@@ -49,6 +49,10 @@ impl Front for Blocking {
 
     fn migrate(&self, database: &Database) -> Result<(), Error> {
         self.call(|| migrate(database))
+    }
+
+    fn pending_migrations(&self, database: &Database) -> Result<venturi::PendingMigrations, Error> {
+        self.call(|| pending_migrations(database))
     }
 
     fn connect_as(&self, database: &Database, spec: &QueueSpec) -> Result<Box<dyn Producer>, Error> {

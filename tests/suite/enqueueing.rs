@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use postgres::fallible_iterator::FallibleIterator;
-use venturi::{Effect, ErrorKind};
+use venturi::{Effect, ErrorKind, OnDuplicate, RawJob};
 
 use super::front::{Front, QueueSpec, WorkerSpec};
 use super::place::eventually;
@@ -193,6 +193,25 @@ pub(crate) fn a_job_is_due_at_the_instant_it_was_given(front: &dyn Front) {
         let row = &stage.place.rows(sql, &[&id, &due])[0];
         assert_eq!((row.get::<_, bool>(0), row.get::<_, bool>(1)), (true, true));
     }
+}
+
+pub(crate) fn a_job_without_a_type_is_stored_and_run_like_any_other(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let typed = stage.enqueue(job("typed").with_filler(2_000));
+    let payload = stage.place.job(typed).payload.expect("a payload");
+    stage.queue().cancel(typed).expect("an answer");
+    let raw = || RawJob::new("plain", payload.clone()).expect("JSON");
+    let later = |raw: RawJob| raw.delay(Duration::from_secs(60)).dedup_key("k").expect("a key");
+    let enqueue = |raw| stage.queue().enqueue_raw(raw).map(|it| (it.id.get(), it.effect)).expect("stored");
+    let (first, effect) = enqueue(later(raw()));
+    assert_eq!(effect, Effect::Inserted);
+    assert_eq!(enqueue(later(raw()).on_duplicate(OnDuplicate::Keep)), (first, Effect::Kept));
+    assert_ne!(enqueue(later(raw()).on_duplicate(OnDuplicate::Independent)).0, first);
+    stage.work_idle(&WorkerSpec::without_polls());
+    let (replaced, effect) = enqueue(raw().dedup_key("k").expect("a key"));
+    assert_eq!((replaced, effect), (first, Effect::Replaced));
+    stage.place.wait_status(first, "completed");
+    stage.place.wait_status(enqueue(raw()).0, "completed");
 }
 
 pub(crate) fn a_quiet_queue_tells_nobody(front: &dyn Front) {

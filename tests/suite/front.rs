@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use venturi::{
     CancelOutcome, CancellationToken, CancelledAll, Cleaned, Cleanup, Cursor, Database, Enqueued, Error, JobFilter,
-    JobInfo, JobPage, JournalPage, PausedKind, Priority, RecoveredStale, RequeueOutcome, RequeuedAll, ShutdownReport,
-    Stats, Submit, Task,
+    JobInfo, JobPage, JournalPage, PausedKind, PendingMigrations, Priority, RecoveredStale, RequeueOutcome,
+    RequeuedAll, ShutdownReport, Stats, Submit, Task,
 };
 
 use super::lab::Lab;
@@ -34,6 +34,8 @@ pub(crate) trait Front: Send + Sync {
     fn mount(&self) -> &'static str;
 
     fn migrate(&self, database: &Database) -> Result<(), Error>;
+
+    fn pending_migrations(&self, database: &Database) -> Result<PendingMigrations, Error>;
 
     fn connect(&self, database: &Database) -> Result<Box<dyn Producer>, Error> {
         self.connect_as(database, &QueueSpec::default())
@@ -98,7 +100,16 @@ pub(crate) trait Producer: Send + Sync {
     fn workers(&self) -> Result<Vec<venturi::WorkerClaims>, Error>;
 
     fn doctor(&self) -> Result<Vec<venturi::Finding>, Error>;
+
+    fn enqueue_raw(&self, job: venturi::RawJob) -> Result<Enqueued, Error>;
+
+    fn cleanup_count(&self, criteria: Cleanup) -> Result<Cleaned, Error>;
+
+    /// Until this says that it is enough.
+    fn cleanup_with(&self, criteria: Cleanup, progress: Progress) -> Result<Cleaned, Error>;
 }
+
+pub(crate) type Progress = Box<dyn FnMut(Cleaned) -> std::ops::ControlFlow<()> + Send>;
 
 /// What an application does with its own client.
 #[derive(Clone, Debug)]
@@ -169,6 +180,22 @@ macro_rules! controlled {
 
         fn doctor(&self) -> Result<Vec<venturi::Finding>, Error> {
             $call!(self, doctor())
+        }
+
+        fn enqueue_raw(&self, job: venturi::RawJob) -> Result<venturi::Enqueued, Error> {
+            $call!(self, enqueue_raw(job))
+        }
+
+        fn cleanup_count(&self, criteria: venturi::Cleanup) -> Result<venturi::Cleaned, Error> {
+            $call!(self, cleanup_count(criteria))
+        }
+
+        fn cleanup_with(
+            &self,
+            criteria: venturi::Cleanup,
+            progress: $crate::suite::front::Progress,
+        ) -> Result<venturi::Cleaned, Error> {
+            $call!(self, cleanup_with(criteria, progress))
         }
     };
 }

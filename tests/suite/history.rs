@@ -1,9 +1,10 @@
 //! Looking at jobs, counting them, and deleting old ones.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow::{Break, Continue};
 use std::time::{Duration, SystemTime};
 
-use venturi::{Cleanup, Cursor, ErrorKind, JobFilter, JobStatus, JournalEvent, Priority};
+use venturi::{Cleaned, Cleanup, Cursor, ErrorKind, JobFilter, JobStatus, JournalEvent, Priority};
 
 use super::front::{Front, WorkerSpec};
 use super::place::eventually;
@@ -179,7 +180,12 @@ pub(crate) fn old_jobs_are_deleted_by_status_and_age(front: &dyn Front) {
     let other = Cleanup::new().completed(Duration::ZERO).dead(Duration::ZERO);
     assert_eq!(queue.cleanup(other).expect("done").total(), 0);
     assert_eq!(queue.cleanup(Cleanup::new().cancelled(Duration::MAX)).expect("done").total(), 0);
-    assert_eq!(queue.cleanup(Cleanup::new().cancelled(minute)).expect("done").cancelled, 1_200);
+    let old = Cleanup::new().cancelled(minute).dead(minute);
+    let count = queue.cleanup_count(old).expect("an answer");
+    assert_eq!((count.cancelled, count.total()), (1_200, 1_200));
+    let enough = Box::new(|done: Cleaned| if done.total() >= 1_000 { Break(()) } else { Continue(()) });
+    assert_eq!(queue.cleanup_with(old, enough).expect("done").total(), 1_000, "in batches of 500");
+    assert_eq!(queue.cleanup(Cleanup::new().cancelled(minute)).expect("done").cancelled, 200);
     assert_eq!(stage.place.job(kept).status, "cancelled");
     assert_eq!(stage.place.number("SELECT count(*) FROM payload"), 0);
 }

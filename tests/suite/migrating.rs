@@ -44,6 +44,15 @@ pub(crate) fn migrating_again_changes_nothing(front: &dyn Front) {
     assert_eq!(stage.place.job(id).status, "pending");
 }
 
+pub(crate) fn what_a_migration_would_do_is_told_before_it_is_done(front: &dyn Front) {
+    let stage = Stage::bare(front, place::url());
+    let database = stage.place.database();
+    let pending = || front.pending_migrations(&database).expect("an answer");
+    assert_eq!((pending().version, pending().steps.len() as i64), (0, steps()));
+    front.migrate(&database).expect("migrating");
+    assert_eq!((i64::from(pending().version), pending().steps.len()), (steps(), 0));
+}
+
 pub(crate) fn callers_who_migrate_at_once_take_turns(front: &dyn Front) {
     let stage = Stage::bare(front, place::url());
     let database = stage.place.database();

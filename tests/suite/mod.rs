@@ -422,6 +422,7 @@ macro_rules! bodies {
                 a_call_that_the_server_takes_too_late_is_not_stored,
                 calls_beyond_what_may_wait_are_refused_at_once,
                 a_job_is_due_at_the_instant_it_was_given,
+                a_job_without_a_type_is_stored_and_run_like_any_other,
                 a_quiet_queue_tells_nobody,
             ]
             merging: [
@@ -536,6 +537,7 @@ macro_rules! bodies {
                 a_handler_that_does_not_end_in_time_loses_its_job_only_if_it_can_be_stopped,
             ]
             migrating: [
+                what_a_migration_would_do_is_told_before_it_is_done,
                 migrating_again_changes_nothing,
                 a_schema_that_was_never_migrated_is_refused,
             ]

@@ -86,6 +86,7 @@ fn inquiries() -> Vec<Inquiry> {
         Inquiry::PauseKind("a".into()),
         Inquiry::ResumeKind("a".into()),
         Inquiry::Cleanup(CleanupBatch { status: JobStatus::Dead, age: 1.0, from: f64::NEG_INFINITY, most: 1 }),
+        Inquiry::CleanupCount(vec![(JobStatus::Dead, 1.0)]),
         Inquiry::Cancellations { worker: ME.into(), runs: vec![id] },
     ]
 }

@@ -1,75 +1,6 @@
-//! The real binary on a real server: the one that `DATABASE_URL` names, as `scripts/test` starts it.
-#![expect(clippy::expect_used, reason = "what cannot be prepared fails the test")]
+//! Looking at jobs, and changing what becomes of them.
 
-use std::process::{Command, Output, Stdio};
-
-use postgres::{Client, NoTls};
-
-/// A schema of its own, dropped with it.
-struct Place {
-    url: String,
-    schema: String,
-}
-
-impl Place {
-    fn empty(name: &str) -> Self {
-        let url = std::env::var("DATABASE_URL").expect("run it with scripts/test, which starts a server");
-        Self { url, schema: format!("cli_{name}_{}", std::process::id()) }
-    }
-
-    fn new(name: &str) -> Self {
-        let place = Self::empty(name);
-        assert_eq!(place.venturi(&["migrate"]).code, 0);
-        place
-    }
-
-    fn venturi(&self, arguments: &[&str]) -> Ended {
-        self.venturi_at(&self.url, arguments)
-    }
-
-    fn venturi_at(&self, url: &str, arguments: &[&str]) -> Ended {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_venturi"));
-        command.env("DATABASE_URL", url).args(["--schema", &self.schema]).args(arguments).stdin(Stdio::null());
-        Ended::of(&command.output().expect("the binary runs"))
-    }
-
-    fn run(&self, sql: &str) {
-        let mut client = Client::connect(&self.url, NoTls).expect("a connection");
-        client.batch_execute(&sql.replace("{schema}", &self.schema)).expect("the test's own statements are right");
-    }
-
-    /// A dead job, whose note a terminal would obey.
-    fn add_dead(&self) {
-        self.run(
-            "INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, \
-             kind, claimed_by, payload, note) \
-             VALUES (7, now(), now(), 1, 1, 1, 4, 4, 'mail', 'ada', '{\"to\":1}', E'red \\x1b[31m')",
-        );
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.run("DROP SCHEMA IF EXISTS {schema} CASCADE");
-    }
-}
-
-struct Ended {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Ended {
-    fn of(output: &Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
-    }
-
-    fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.out).expect("one JSON document")
-    }
-}
+use super::place::Place;
 
 #[test]
 fn a_dead_job_is_listed_shown_requeued_and_cancelled() {
@@ -159,17 +90,4 @@ fn what_cannot_be_done_is_said_with_its_code() {
     assert_eq!(place.venturi(&["cleanup", "--yes"]).code, 2);
     let missing = place.venturi(&["jobs", "show", "12345"]);
     assert_eq!((missing.code, missing.err.as_str()), (1, "venturi: there is no job 12345\n"));
-}
-
-#[test]
-fn the_page_names_every_command_of_the_help() {
-    let page = include_str!("../../docs/cli.md");
-    let help = Place::empty("help").venturi(&["--help"]).out;
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names: Vec<&str> =
-        listed.filter_map(|line| line.split_whitespace().next()).filter(|it| *it != "help").collect();
-    assert!(names.len() > 10, "{help}");
-    for name in names {
-        assert!(page.contains(&format!("| `venturi {name}`")), "{name}");
-    }
 }
