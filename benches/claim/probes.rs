@@ -96,7 +96,14 @@ impl Probe {
             }
             Self::Stale { look_back } => vec![Box::new(look_back), Box::new(PASS), Box::new(WORKER)],
             Self::Promote { look_back } => vec![Box::new(kinds.to_vec()), Box::new(look_back), Box::new(PASS)],
-            Self::Survey => vec![Box::new(kinds.to_vec()), Box::new(WORKER), Box::new(BOUNDED), Box::new(HORIZON)],
+            Self::Survey => vec![
+                Box::new(kinds.to_vec()),
+                Box::new(WORKER),
+                Box::new(BOUNDED),
+                Box::new(HORIZON),
+                Box::new(kinds.to_vec()),
+                Box::new(Vec::<i64>::new()),
+            ],
         }
     }
 }

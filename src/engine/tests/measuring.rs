@@ -17,7 +17,7 @@ use crate::Priority;
 use crate::engine::{Engine, Input, Output, Rules};
 use crate::job::{ClaimedJob, RunId};
 use crate::report::{Report, Verdict};
-use crate::statement::{Claim, ClaimReply, Reply, Settled, Statement, SurveyReply};
+use crate::statement::{Claim, ClaimReply, Finding, Inquiry, Reply, Settled, Statement, SurveyReply};
 
 const CONCURRENCIES: [usize; 3] = [1, 16, 256];
 const KIND: &str = "nothing";
@@ -148,6 +148,7 @@ impl Server {
             }
             Statement::Renew(renew) => Reply::Renewed(renew.rows.iter().map(|(id, _)| (*id, false)).collect()),
             Statement::Check => Reply::Version { version: crate::migration::latest(), compatible_from: 1 },
+            Statement::Inquiry(Inquiry::Cancellations { .. }) => Reply::Inquiry(Finding::Cancellations(Vec::new())),
             _ => Reply::Done,
         }
     }
