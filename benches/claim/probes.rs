@@ -19,6 +19,8 @@ const LEASE: f64 = 900.0;
 const BOUNDED: f64 = 40.0;
 /// Seconds: until the next survey, by default.
 const HORIZON: f64 = 30.0;
+/// Seconds: but for one claim a second, they don't look for claims that ran out; what that one pays is `stale`.
+const NOT_BACK: f64 = 0.0;
 /// Seconds: without bound, now and then.
 const UNBOUNDED: f64 = 1e9;
 
@@ -119,7 +121,7 @@ fn claim_params(kinds: &[String], want: i32) -> Params {
         Box::new(0),
         Box::new(want),
         Box::new(SPARE),
-        Box::new(BOUNDED),
+        Box::new(NOT_BACK),
         Box::new(Vec::<i64>::new()),
     ]
 }

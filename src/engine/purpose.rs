@@ -1,6 +1,8 @@
 //! What a statement in flight is for.
 #![deny(clippy::disallowed_methods)]
 
+use std::time::Instant;
+
 use super::settling::Share;
 use crate::ask::Ask;
 use crate::job::RunId;
@@ -43,6 +45,9 @@ pub(super) struct Wanted {
     pub(super) narrowed: bool,
     /// It did not look behind the marks, so there may be more than it saw.
     pub(super) bounded: bool,
+    /// Seconds: how far it looked back for claims that ran out.
+    pub(super) look_back: f64,
+    pub(super) sent: Instant,
 }
 
 impl Purpose {

@@ -257,6 +257,37 @@ fn a_worker_whose_last_renewal_failed_still_recovers_what_others_left() {
 }
 
 #[test]
+fn a_busy_worker_looks_once_a_second_for_claims_that_ran_out_and_not_far_back() {
+    let mut world = World::new(1);
+    world.behave(|_, _| Behaviour::takes(ms(100)));
+    world.enqueue_many("a", 2_100);
+    world.add(config(2), vec![kind("a")]);
+    world.run_until(S(100));
+    let glances = &world.server.glances;
+    assert!((90..=101).contains(&glances.len()), "{} in 100 s", glances.len());
+    let far = glances.iter().filter(|(_, look_back)| *look_back > 12.0).count();
+    assert!((3..=4).contains(&far), "{far} without bound in 100 s: at first, and every 30 s");
+}
+
+#[test]
+fn a_busy_worker_recovers_soon_what_a_dead_one_left() {
+    for seed in 0..5 {
+        let mut world = World::new(seed);
+        world.behave(|_, id| Behaviour::takes(if id.job == 1 && id.run == 1 { S(1_000) } else { ms(100) }));
+        world.enqueue("a", Priority::Normal, Duration::ZERO);
+        let dead = world.add(config(1), vec![leased("a", 6)]);
+        world.run_until(S(1));
+        world.enqueue_many("b", 1_400);
+        world.add(config(2), vec![kind("b")]);
+        world.run_until(S(40) + ms(230 * seed));
+        world.kill(dead);
+        let died = world.time;
+        assert!(world.run_while(S(60), |world| world.entries("stale-recovered") == 0));
+        assert!(world.time - died <= S(8), "recovered after {:?}", world.time - died);
+    }
+}
+
+#[test]
 fn a_kind_at_its_cap_costs_no_statements_however_much_of_it_waits() {
     let mut world = World::new(1);
     world.behave(|_, _| Behaviour::takes(S(1_000)));

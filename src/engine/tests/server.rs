@@ -93,6 +93,8 @@ pub(crate) struct Server {
     /// Old finished jobs that cleanups find.
     pub(crate) to_delete: u64,
     pub(crate) sweeps: Vec<(Duration, CleanupBatch)>,
+    /// When claims looked for others that ran out, and how many seconds back.
+    pub(crate) glances: Vec<(Duration, f64)>,
     pub(crate) flaw: Option<Flaw>,
     next_id: i64,
     versions: u64,

@@ -46,6 +46,9 @@ impl Server {
         }
         let looked_for = Some(if claim.bounds.is_some() { self.bounded_look } else { self.full_look });
         let stale = self.any_stale(&worker, claim.look_back);
+        if claim.look_back > 0.0 {
+            self.glances.push((self.now, claim.look_back));
+        }
         ClaimReply { jobs, malformed: Vec::new(), looked, stale, looked_for }
     }
 
