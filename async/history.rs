@@ -140,6 +140,9 @@ impl Queue {
     /// A reader's rights suffice; what the role may not see is a finding of its own. It looks at all ready, scheduled and
     /// claimed jobs and at what has ended within 10 minutes, so it is for people and for alarms every few minutes.
     ///
+    /// It also connects where a worker of this database would listen, and waits up to 5 seconds for a notification that it
+    /// sends to itself, which makes no worker look. `docs/cli.md` lists what can be found.
+    ///
     /// # Errors
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server could not be reached in time,
     /// [`ErrorKind::Database`](crate::ErrorKind::Database) when it refuses.
@@ -147,7 +150,8 @@ impl Queue {
     /// # Cancellation
     /// Dropping the future changes nothing: it only reads.
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
-        self.run(errand::doctor(wall())).await
+        let hearing = self.hear(self.database()).await;
+        self.run(errand::doctor(hearing, wall())).await
     }
 
     /// Deletes finished jobs of the given ages, with their payloads and journals, and returns how many.

@@ -48,6 +48,7 @@ mod complete;
 mod connection;
 mod control;
 mod execute;
+mod hearing;
 mod history;
 mod io;
 mod migrate;

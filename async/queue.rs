@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::slice;
+use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 use futures_lite::future::yield_now;
@@ -30,6 +31,7 @@ use super::within;
 #[derive(Clone)]
 pub struct Queue {
     calls: Sender<Call>,
+    database: Arc<Database>,
     entrance: Entrance,
     rules: Rules,
 }
@@ -55,6 +57,7 @@ impl QueueBuilder {
     pub async fn connect(self) -> Result<Queue, Error> {
         let Self { database, rules, observers } = self;
         let entrance = Entrance::new(&database, rules);
+        let known = Arc::new(database.clone());
         // Not bounded: each caller waits for its answer, and the producer refuses what is too much.
         let (calls, inbox) = async_channel::unbounded();
         let make = move || {
@@ -65,7 +68,7 @@ impl QueueBuilder {
             Driver { producer, wire, arrivals, calls: 0, answers, audience }.run()
         };
         thread::start("venturi-queue", make, drop)?;
-        let queue = Queue { calls, entrance, rules };
+        let queue = Queue { calls, database: known, entrance, rules };
         queue.call(Request::Probe).await?;
         Ok(queue)
     }
@@ -328,6 +331,10 @@ impl Queue {
             });
             errand = next(found)?;
         }
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.database
     }
 
     async fn call(&self, request: Request) -> Result<Response, Error> {

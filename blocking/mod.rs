@@ -42,6 +42,7 @@ mod complete;
 mod connection;
 mod control;
 mod coordinator;
+mod hearing;
 mod history;
 mod host;
 mod link;

@@ -306,6 +306,10 @@ impl Queue {
         }
     }
 
+    pub(super) fn database(&self) -> &Database {
+        &self.handle.database
+    }
+
     /// Asks one question after the other until there is a result.
     pub(super) fn run<T>(&self, mut errand: Errand<T>) -> Result<T, Error> {
         loop {

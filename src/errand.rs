@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use crate::JobId;
 use crate::control::{CancelOutcome, CancelledAll, Cleaned, RequeueOutcome, RequeuedAll};
 use crate::cursor::Cursor;
-use crate::doctor;
+use crate::doctor::{self, Hearing};
 use crate::error::{Error, ErrorKind};
 use crate::filter::{Cleanup, JobFilter, JobPage, JournalPage};
 use crate::job_info::{JobInfo, JobStatus};
@@ -83,11 +83,15 @@ pub(crate) fn workers() -> Errand<Vec<WorkerClaims>> {
 }
 
 /// `wall` is the application's clock.
-pub(crate) fn doctor(wall: SystemTime) -> Errand<Vec<doctor::Finding>> {
+pub(crate) fn doctor(hearing: Hearing, wall: SystemTime) -> Errand<Vec<doctor::Finding>> {
     Errand::once(Inquiry::Diagnose, move |found| match found {
-        Finding::Facts(facts) => Some(doctor::findings(&facts, wall)),
+        Finding::Facts(facts) => Some(doctor::findings(&facts, &hearing, wall)),
         _ => None,
     })
+}
+
+pub(crate) fn announce(channel: String, text: String) -> Errand<()> {
+    Errand::once(Inquiry::Announce { channel, text }, |found| matches!(found, Finding::Announced).then_some(()))
 }
 
 pub(crate) fn pause_kind(kind: &str) -> Result<Errand<bool>, Error> {

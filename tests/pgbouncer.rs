@@ -14,6 +14,7 @@ macro_rules! pooling {
             over_a_pooler_everything_works_by_polling,
             a_worker_behind_a_pooler_listens_where_it_is_told_to,
             a_pooler_that_was_not_expected_is_named_in_the_error,
+            the_doctor_tells_of_a_pooler_that_was_not_expected,
             what_a_pooler_does_not_let_in_is_an_error_that_says_so,
         ] }
     };

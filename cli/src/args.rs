@@ -78,7 +78,11 @@ pub(crate) enum Command {
     /// Lists the workers that hold claims, and how long their leases have left.
     Workers,
     /// Looks for what is wrong with the queue and its server.
-    Doctor,
+    Doctor {
+        /// Where workers listen, if that is elsewhere: past the pooler.
+        #[arg(long, value_name = "URL")]
+        listen_on: Option<String>,
+    },
     /// Prints completions for a shell.
     Completions { shell: Shell },
     /// Prints the man page.

@@ -3,13 +3,16 @@
 use rustls::{ClientConfig, RootCertStore};
 use venturi::Database;
 
-use crate::args::Arguments;
+use crate::args::{Arguments, Command};
 use crate::failure::Failure;
 
 pub(crate) fn database(arguments: &Arguments) -> Result<Database, Failure> {
     let missing = || Failure::Usage("where is the server? Give --database-url, or set DATABASE_URL".to_owned());
     let url = arguments.database_url.as_deref().ok_or_else(missing)?;
-    let database = Database::new(url)?.schema(&arguments.schema)?.pooled(arguments.pooled);
+    let mut database = Database::new(url)?.schema(&arguments.schema)?.pooled(arguments.pooled);
+    if let Command::Doctor { listen_on: Some(url) } = &arguments.command {
+        database = database.listen_on(url)?;
+    }
     Ok(match &arguments.ca_file {
         Some(file) => database.tls_root_file(file)?.require_tls(),
         None if arguments.tls || database.requires_tls() => database.tls(settings()?).require_tls(),

@@ -76,7 +76,7 @@ fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let lines = || Value::from_iter(workers.iter().map(show::worker_json));
             print(json, lines, || show::workers(&workers))?;
         }
-        Command::Doctor => return doctor(&queue, json),
+        Command::Doctor { .. } => return doctor(&queue, json),
         Command::Migrate { .. } | Command::Completions { .. } | Command::Man => {}
     }
     Ok(ExitCode::SUCCESS)

@@ -8,12 +8,20 @@ SELECT now() AS at,
   x.seconds AS transaction_seconds, x.who AS transaction_who,
   (SELECT count(*) FROM pg_catalog.pg_stat_activity a
    WHERE a.query = '<insufficient privilege>' AND a.datname = current_database()) AS hidden,
-  (SELECT string_agg(s.slot_name, ', ' ORDER BY s.slot_name) FROM pg_catalog.pg_replication_slots s
-   WHERE s.xmin IS NOT NULL AND NOT s.active) AS slots,
+  (SELECT string_agg(format('%s (%s, %s transactions behind)', s.slot_name,
+       CASE WHEN s.active THEN 'in use' ELSE 'nobody uses it' END, age(s.xmin)), ', ' ORDER BY s.slot_name)
+   FROM pg_catalog.pg_replication_slots s
+   WHERE s.xmin IS NOT NULL AND (NOT s.active OR age(s.xmin) > 1000000)) AS slots,
+  -- Who sends rows to a standby is in no database.
+  (SELECT string_agg(format('%s (%s transactions behind)', a.application_name, age(a.backend_xmin)), ', ')
+   FROM pg_catalog.pg_stat_activity a
+   WHERE a.datid IS NULL AND a.usesysid IS NOT NULL AND age(a.backend_xmin) > 1000000) AS standbys,
   p.seconds AS prepared_seconds, p.who AS prepared_who,
   coalesce(t.n_live_tup, 0) AS live_rows, coalesce(t.n_dead_tup, 0) AS dead_rows,
-  pg_catalog.pg_relation_size(c.oid) AS bytes,
-  current_setting('autovacuum')::bool AS autovacuum,
+  pg_catalog.pg_relation_size(c.oid) AS bytes, pg_catalog.pg_indexes_size(c.oid) AS index_bytes,
+  current_setting('autovacuum')::bool AND current_setting('track_counts')::bool AS autovacuum,
+  (SELECT n.setting::bigint FROM pg_catalog.pg_settings n WHERE n.name = 'autovacuum_naptime') AS naptime,
+  coalesce(c.reloptions, '{}') AS options,
   NOT coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)
     AS autovacuum_live,
   ARRAY(SELECT e.name FROM unnest($1::text[]) e (name) WHERE NOT EXISTS (
@@ -33,9 +41,17 @@ SELECT now() AS at,
       AND NOT EXISTS (SELECT FROM {schema}.finished f WHERE f.status = ANY ('{3,4}'::smallint[])
         AND f.finished_at > now() - interval '10 minutes' AND f.kind = k.kind)
     GROUP BY k.kind ORDER BY k.kind) AS unserved,
-  coalesce((SELECT r.setting FROM pg_catalog.pg_settings r WHERE r.name = 'synchronous_commit'), '') AS commits,
-  (SELECT count(*) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'client backend') AS connections,
-  (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)::bigint AS room
+  ARRAY(SELECT s.kind FROM {schema}.kind_state s WHERE s.paused_at IS NOT NULL AND EXISTS (
+      SELECT FROM {schema}.live l WHERE l.kind = s.kind AND (l.state = 0 OR l.state = 1 AND l.visible_at < now()))
+    ORDER BY s.kind) AS paused,
+  current_setting('synchronous_commit') AS commits, current_setting('fsync')::bool AS fsync,
+  w.connections, w.role_connections, w.database_connections,
+  (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+   - coalesce(current_setting('reserved_connections', true)::int, 0))::bigint AS room,
+  (SELECT o.rolconnlimit::bigint FROM pg_catalog.pg_roles o
+   WHERE o.rolname = session_user AND o.rolconnlimit >= 0 AND NOT o.rolsuper) AS role_room,
+  (SELECT d.datconnlimit::bigint FROM pg_catalog.pg_database d
+   WHERE d.datname = current_database() AND d.datconnlimit >= 0) AS database_room
 FROM pg_catalog.pg_class c
 LEFT JOIN pg_catalog.pg_stat_all_tables t ON t.relid = c.oid
 LEFT JOIN LATERAL (
@@ -49,4 +65,12 @@ LEFT JOIN LATERAL (
   SELECT extract(epoch FROM clock_timestamp() - g.prepared)::float8 AS seconds, format('%s of %s', g.gid, g.owner) AS who
   FROM pg_catalog.pg_prepared_xacts g WHERE g.database = current_database()
   ORDER BY g.prepared LIMIT 1) p ON true
+-- Of whom nothing else is shown, the type of a session is neither.
+CROSS JOIN LATERAL (
+  SELECT count(*) AS connections,
+    count(*) FILTER (WHERE b.usesysid = (SELECT o.oid FROM pg_catalog.pg_roles o WHERE o.rolname = session_user))
+      AS role_connections,
+    count(*) FILTER (WHERE b.datname = current_database()) AS database_connections
+  FROM pg_catalog.pg_stat_activity b
+  WHERE b.datid IS NOT NULL AND coalesce(b.backend_type, 'client backend') = 'client backend') w
 WHERE c.oid = E'{schema_in_text}.live'::pg_catalog.regclass

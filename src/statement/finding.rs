@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Row;
 
-use crate::doctor::Facts;
+use crate::doctor::{Facts, Taken};
 use crate::job::RunId;
 use crate::job_info::{JobInfo, JobStatus};
 use crate::journal::{JournalEntry, JournalEvent};
@@ -25,6 +25,9 @@ pub(crate) enum Finding {
     PausedKinds(Vec<PausedKind>),
     Workers(Vec<WorkerClaims>),
     Facts(Box<Facts>),
+    /// Seconds.
+    BackendAge(f64),
+    Announced,
     Cancelled(Vec<(i64, CancelAnswer)>),
     Requeued(Vec<(i64, RequeueAnswer)>),
     /// Whether a kind's being paused has changed.
@@ -104,6 +107,8 @@ pub(super) fn read(inquiry: &Inquiry, results: &[Vec<Row>]) -> Result<Finding, R
         Inquiry::Stats => Finding::Stats(stats(rows)?),
         Inquiry::Workers => Finding::Workers(each(rows, worker)?),
         Inquiry::Diagnose => Finding::Facts(Box::new(facts(only(rows)?)?)),
+        Inquiry::BackendAge => Finding::BackendAge(backend_age(rows)?),
+        Inquiry::Announce { .. } => Finding::Announced,
         Inquiry::PausedKinds => Finding::PausedKinds(each(rows, paused_kind)?),
         Inquiry::Cancel(_) => Finding::Cancelled(each(rows, cancelled)?),
         Inquiry::Requeue(_) => Finding::Requeued(each(rows, requeued)?),
@@ -214,20 +219,44 @@ fn facts(row: &Row) -> Result<Facts, ReadError> {
         transaction: aged("transaction_seconds", "transaction_who")?,
         hidden: count(row, "hidden")?,
         slots: get(row, "slots")?,
+        standbys: get(row, "standbys")?,
         prepared: aged("prepared_seconds", "prepared_who")?,
         live_rows: count(row, "live_rows")?,
         dead_rows: count(row, "dead_rows")?,
         bytes: count(row, "bytes")?,
+        index_bytes: count(row, "index_bytes")?,
         autovacuum: get(row, "autovacuum")?,
+        naptime: count(row, "naptime")?,
         autovacuum_live: get(row, "autovacuum_live")?,
+        options: get(row, "options")?,
         missing: get(row, "missing")?,
         invalid: get(row, "invalid")?,
         expired: count(row, "expired")?,
         unserved: get(row, "unserved")?,
+        paused: get(row, "paused")?,
         commits: get(row, "commits")?,
-        connections: count(row, "connections")?,
-        room: count(row, "room")?,
+        fsync: get(row, "fsync")?,
+        connections: connections(row)?,
     })
+}
+
+fn connections(row: &Row) -> Result<Vec<Taken>, ReadError> {
+    let mut all = Vec::new();
+    for (whose, taken, room) in [
+        ("the server", "connections", "room"),
+        ("this role", "role_connections", "role_room"),
+        ("this database", "database_connections", "database_room"),
+    ] {
+        let room: Option<i64> = get(row, room)?;
+        if let Some(room) = room.and_then(|room| u64::try_from(room).ok()) {
+            all.push(Taken { whose, taken: count(row, taken)?, room });
+        }
+    }
+    Ok(all)
+}
+
+pub(crate) fn backend_age(rows: &[Row]) -> Result<f64, ReadError> {
+    get(only(rows)?, "age")
 }
 
 fn cancelled(row: &Row) -> Result<(i64, CancelAnswer), ReadError> {

@@ -25,6 +25,12 @@ pub(crate) enum Inquiry {
     PausedKinds,
     Workers,
     Diagnose,
+    BackendAge,
+    /// Tells whoever listens.
+    Announce {
+        channel: String,
+        text: String,
+    },
     Cancel(Touch),
     Requeue(Touch),
     PauseKind(String),
@@ -83,6 +89,8 @@ impl Inquiry {
             Self::PausedKinds => (Text::PausedKinds, Vec::new()),
             Self::Workers => (Text::Workers, Vec::new()),
             Self::Diagnose => (Text::Diagnose, vec![param(INDEXES.map(str::to_owned).to_vec())]),
+            Self::BackendAge => (Text::BackendAge, Vec::new()),
+            Self::Announce { channel, text } => (Text::Notify, vec![param(channel), param(text)]),
             Self::Cancel(touch) => (Text::Cancel, cancel(touch)),
             Self::Requeue(touch) => return requeue(touch),
             Self::PauseKind(kind) => (Text::PauseKind, vec![param(kind)]),
@@ -104,6 +112,8 @@ impl Inquiry {
             | Self::PausedKinds
             | Self::Workers
             | Self::Diagnose
+            | Self::BackendAge
+            | Self::Announce { .. }
             | Self::CleanupCount(_)
             | Self::Cancellations { .. } => false,
             Self::Cancel(_) | Self::Requeue(_) | Self::PauseKind(_) | Self::ResumeKind(_) | Self::Cleanup(_) => true,
@@ -127,7 +137,7 @@ impl Inquiry {
             Self::Stats => "counting jobs",
             Self::PausedKinds => "listing paused kinds",
             Self::Workers => "listing workers",
-            Self::Diagnose => "diagnosing",
+            Self::Diagnose | Self::BackendAge | Self::Announce { .. } => "diagnosing",
             Self::Cancel(_) => "cancelling",
             Self::Requeue(_) => "requeueing",
             Self::PauseKind(_) => "pausing a kind",

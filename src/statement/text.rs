@@ -52,11 +52,12 @@ pub(crate) enum Text {
     Cancellations,
     Workers,
     Diagnose,
+    BackendAge,
 }
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 43] = [
+    pub(crate) const ALL: [Self; 44] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Relax,
@@ -100,6 +101,7 @@ impl Text {
         Self::Cancellations,
         Self::Workers,
         Self::Diagnose,
+        Self::BackendAge,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -147,6 +149,7 @@ impl Text {
             Self::Cancellations => "cancellations",
             Self::Workers => "workers",
             Self::Diagnose => "diagnose",
+            Self::BackendAge => "backend_age",
         }
     }
 
@@ -195,6 +198,7 @@ impl Text {
             Self::Cancellations => include_str!("../sql/cancellations.sql"),
             Self::Workers => include_str!("../sql/workers.sql"),
             Self::Diagnose => include_str!("../sql/diagnose.sql"),
+            Self::BackendAge => include_str!("../sql/backend_age.sql"),
         })
     }
 }

@@ -1,15 +1,28 @@
 //! What the queue tells of its workers, and what the doctor finds on a server where it was planted.
 
-use venturi::Severity;
+use std::time::{Duration, Instant};
 
-use super::front::{Front, WorkerSpec};
+use venturi::{Database, Severity};
+
+use super::cluster::Cluster;
+use super::front::{Front, Producer, WorkerSpec};
+use super::migrating::Role;
+use super::place::{eventually, for_a_while};
 use super::probe::{Step, job};
 use super::stage::Stage;
 
+/// Longer than a transaction may be open before it is a finding, with room for a machine that is busy.
+const LONG: Duration = Duration::from_secs(180);
+
 /// The severity of a finding of this code, with what was seen.
-fn found(stage: &Stage<'_>, code: &str) -> Option<(Severity, String)> {
-    let findings = stage.queue().doctor().expect("a diagnosis");
+pub(crate) fn found_by(queue: &dyn Producer, code: &str) -> Option<(Severity, String)> {
+    let findings = queue.doctor().expect("a diagnosis");
+    assert!(findings.iter().all(|it| !it.evidence.is_empty() && !it.remedy.is_empty()), "{findings:?}");
     findings.into_iter().find(|finding| finding.code == code).map(|finding| (finding.severity, finding.evidence))
+}
+
+fn found(stage: &Stage<'_>, code: &str) -> Option<(Severity, String)> {
+    found_by(stage.queue(), code)
 }
 
 /// Plants something, and looks for what is found of it and was not before.
@@ -69,4 +82,139 @@ pub(crate) fn the_doctor_finds_kinds_that_nobody_serves(front: &dyn Front) {
     assert!(evidence.ends_with(": orphan") && evidence.contains("inferred"), "{evidence}");
     stage.queue().pause_kind("orphan").expect("an answer");
     assert_eq!(found(&stage, "kind_unserved"), None, "a kind that is paused is meant to wait");
+}
+
+pub(crate) fn the_doctor_tells_which_kinds_are_paused_with_jobs_that_are_due(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.queue().pause_kind("held").expect("an answer");
+    let due = "INSERT INTO live (kind, payload) VALUES ('held', '1')";
+    assert_eq!(
+        planted(&stage, "kind_paused", due),
+        (Severity::Note, "paused, with jobs that are due: held".to_owned())
+    );
+}
+
+pub(crate) fn the_doctor_finds_that_live_has_lost_its_own_settings(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let lost = "ALTER TABLE live RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold)";
+    assert_eq!(planted(&stage, "autovacuum_lazy", lost).0, Severity::Warning);
+}
+
+pub(crate) fn the_doctor_tells_of_a_schema_that_is_newer_than_the_code(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let newer = "INSERT INTO migration (version, name, compatible_from) VALUES (1000, 'future', 1)";
+    let (severity, evidence) = planted(&stage, "schema_newer", newer);
+    assert!(severity == Severity::Note && evidence.starts_with("the schema has version 1000"), "{evidence}");
+}
+
+/// Of a role that sees no other's sessions, whose commits are not durable, and whose connections are used up.
+pub(crate) fn the_doctor_finds_what_is_wrong_with_a_role(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let role = Role::new(&stage.place);
+    let (name, schema) = (&role.name, &stage.place.schema);
+    stage.place.run(&format!(
+        "GRANT USAGE ON SCHEMA \"{schema}\" TO {name}; GRANT ALL ON ALL TABLES IN SCHEMA \"{schema}\" TO {name}"
+    ));
+    let queue = front.connect(&role.database()).expect("connecting");
+    assert_eq!(found_by(&*queue, "sessions_hidden").expect("the test's own session is").0, Severity::Note);
+    for code in ["synchronous_commit_off", "connections", "listener_unreachable"] {
+        assert_eq!(found_by(&*queue, code), None, "before it is planted");
+    }
+    stage.place.run(&format!("ALTER ROLE {name} SET synchronous_commit = off"));
+    let other = front.connect(&role.database()).expect("connecting");
+    assert_eq!(found_by(&*other, "synchronous_commit_off").expect("it is off").0, Severity::Warning);
+    stage.place.run(&format!("ALTER ROLE {name} CONNECTION LIMIT 2"));
+    let (severity, evidence) = found_by(&*queue, "connections").expect("none is left");
+    assert!(severity == Severity::Warning && evidence.contains("of 2 connections of this role"), "{evidence}");
+    let (severity, evidence) = found_by(&*queue, "listener_unreachable").expect("there is none for it");
+    assert!(severity == Severity::Error && evidence.contains("too many connections"), "{evidence}");
+}
+
+pub(crate) fn the_doctor_tries_whether_a_notification_is_heard(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let told = |database: &Database, code| {
+        found_by(&*front.connect(database).expect("connecting"), code).map(|(severity, _)| severity)
+    };
+    let database = stage.place.database();
+    for code in ["listener_off", "listener_unreachable", "listener_silent", "pooler"] {
+        assert_eq!(told(&database, code), None, "{code}");
+    }
+    assert_eq!(told(&database.clone().listen(false), "listener_off"), Some(Severity::Note));
+    let astray = database.listen_on("host=127.0.0.1 port=1 user=nobody").expect("a proper DSN");
+    assert_eq!(told(&astray, "listener_unreachable"), Some(Severity::Error));
+}
+
+fn server() -> Cluster {
+    Cluster::start().expect("a server")
+}
+
+pub(crate) fn the_doctor_finds_what_a_server_was_told_to_leave_out_and_what_that_leaves_behind(front: &dyn Front) {
+    let cluster = server();
+    let stage = Stage::at(front, cluster.url());
+    let codes = ["autovacuum_off", "autovacuum_lazy", "fsync_off", "dead_rows", "bloat"];
+    codes.iter().for_each(|code| assert_eq!(found(&stage, code), None, "before it is planted"));
+    for setting in ["autovacuum = off", "autovacuum_naptime = '10 min'", "fsync = off"] {
+        cluster.psql(&format!("ALTER SYSTEM SET {setting}")).expect("a superuser");
+    }
+    cluster.psql("SELECT pg_reload_conf()").expect("a superuser");
+    let severity = |code| eventually(code, || found(&stage, code)).0;
+    assert_eq!(severity("autovacuum_off"), Severity::Error);
+    assert_eq!(severity("fsync_off"), Severity::Error);
+    assert_eq!(severity("autovacuum_lazy"), Severity::Warning);
+    stage.place.run(
+        "INSERT INTO live (kind, payload) SELECT 'gone', to_json(repeat('x', 990)) FROM generate_series(1, 60000)",
+    );
+    stage.place.run("DELETE FROM live");
+    assert_eq!(severity("dead_rows"), Severity::Warning);
+    assert_eq!(severity("bloat"), Severity::Warning);
+    stage.place.run("VACUUM live");
+    eventually("the dead rows are gone", || found(&stage, "dead_rows").is_none().then_some(()));
+    assert_eq!(severity("bloat"), Severity::Warning, "the files keep their size");
+    stage.place.run("VACUUM FULL live");
+    assert_eq!(found(&stage, "bloat"), None, "as the remedy says");
+}
+
+pub(crate) fn the_doctor_finds_transactions_that_somebody_has_forgotten(front: &dyn Front) {
+    let cluster = server();
+    cluster.psql("ALTER SYSTEM SET max_prepared_transactions = 2").expect("a superuser");
+    cluster.restart().expect("it starts again");
+    let stage = Stage::at(front, cluster.url());
+    let mut forgotten = stage.place.session();
+    forgotten
+        .batch_execute("BEGIN; CREATE TABLE a (); PREPARE TRANSACTION 'forgotten'; BEGIN; CREATE TABLE b ()")
+        .expect("SQL");
+    let codes = ["old_transaction", "prepared_transaction"];
+    codes.iter().for_each(|code| assert_eq!(found(&stage, code), None, "they are young"));
+    let deadline = Instant::now() + LONG;
+    while codes.iter().any(|code| found(&stage, code).is_none()) {
+        assert!(Instant::now() < deadline, "they are not found");
+        for_a_while(Duration::from_secs(2), "a transaction has to be open for a minute");
+    }
+    let evidence = |code| found(&stage, code).expect("it was there before").1;
+    assert!(evidence("prepared_transaction").contains("forgotten of venturi"));
+    assert!(evidence("old_transaction").contains("(observer), idle in transaction"));
+    forgotten.batch_execute("ROLLBACK").expect("SQL");
+    forgotten.batch_execute("ROLLBACK PREPARED 'forgotten'").expect("SQL");
+    codes.iter().for_each(|code| assert_eq!(found(&stage, code), None, "as the remedy says"));
+}
+
+pub(crate) fn the_doctor_finds_a_slot_that_its_standby_has_left(front: &dyn Front) {
+    let cluster = server();
+    let stage = Stage::at(front, cluster.url());
+    let standby = cluster.start_standby().expect("a standby");
+    stage.place.reconnect();
+    cluster.psql("SELECT pg_create_physical_replication_slot('left')").expect("a superuser");
+    let follow = "primary_slot_name = 'left'\nhot_standby_feedback = on\nwal_receiver_status_interval = 1\n";
+    let file = standby.folder().join("data/postgresql.auto.conf");
+    let before = std::fs::read_to_string(&file).expect("the standby's settings");
+    std::fs::write(&file, format!("{before}\n{follow}")).expect("the standby's settings");
+    standby.restart().expect("it starts again");
+    let held = "SELECT count(*) FROM pg_replication_slots WHERE xmin IS NOT NULL";
+    eventually("the standby says what it needs", || (stage.place.number(held) == 1).then_some(()));
+    assert_eq!(found(&stage, "replication_slot"), None, "it is in use");
+    cluster.psql("ALTER SYSTEM SET synchronous_standby_names = ''").expect("a superuser");
+    cluster.psql("SELECT pg_reload_conf()").expect("a superuser");
+    standby.stop_fast().expect("it stops");
+    let (severity, evidence) = eventually("the slot is found", || found(&stage, "replication_slot"));
+    assert!(severity == Severity::Warning && evidence.contains("left (nobody uses it"), "{evidence}");
 }

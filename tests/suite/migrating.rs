@@ -147,19 +147,19 @@ pub(crate) fn a_schema_may_have_any_name_that_postgresql_takes(front: &dyn Front
 }
 
 /// Makes a role without any right, and gives the database as that role sees it. The role is removed at the end.
-struct Role<'a> {
+pub(crate) struct Role<'a> {
     place: &'a Place,
-    name: String,
+    pub(crate) name: String,
 }
 
 impl<'a> Role<'a> {
-    fn new(place: &'a Place) -> Self {
+    pub(crate) fn new(place: &'a Place) -> Self {
         let name = fresh_name("role");
         place.run(&format!("CREATE ROLE {name} LOGIN PASSWORD 'secret'"));
         Self { place, name }
     }
 
-    fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         let mut config: tokio_postgres::Config = self.place.url.parse().expect("a proper DSN");
         config.user(&self.name).password("secret").application_name(&self.place.name);
         Database::from_config(config).and_then(|it| it.schema(&self.place.schema)).expect("a database")

@@ -565,6 +565,11 @@ macro_rules! bodies {
                 the_doctor_finds_that_autovacuum_is_off_for_live,
                 the_doctor_finds_leases_that_ran_out,
                 the_doctor_finds_kinds_that_nobody_serves,
+                the_doctor_tells_which_kinds_are_paused_with_jobs_that_are_due,
+                the_doctor_finds_that_live_has_lost_its_own_settings,
+                the_doctor_tells_of_a_schema_that_is_newer_than_the_code,
+                the_doctor_finds_what_is_wrong_with_a_role,
+                the_doctor_tries_whether_a_notification_is_heard,
             ]
             history: [
                 a_job_can_be_looked_at_in_every_state,

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use tokio_postgres::config::Host;
-use venturi::{Database, ErrorKind};
+use venturi::{Database, ErrorKind, Severity};
 
+use super::diagnosis::found_by;
 use super::front::{Front, WorkerSpec, refusals};
 use super::place::{self, Place, eventually, fresh_name};
 use super::probe::{Kind, Step, job};
@@ -195,6 +196,28 @@ pub(crate) fn a_pooler_that_was_not_expected_is_named_in_the_error(front: &dyn F
     assert!(error.to_string().contains("Database::pooled(true)"), "{error}");
     let queue = front.connect(&database.pooled(true)).expect("connecting");
     queue.enqueue(job("a")).expect("stored");
+}
+
+pub(crate) fn the_doctor_tells_of_a_pooler_that_was_not_expected(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("") else { return };
+    let stage = Stage::new(front);
+    let place = &stage.place;
+    // So that the pooler has a connection that is older than any of ours.
+    let mut early = pooler.client();
+    let age = "SELECT extract(epoch FROM clock_timestamp() - backend_start)::float8 FROM pg_stat_activity \
+               WHERE pid = pg_backend_pid()";
+    eventually("the pooler's connection is old", || {
+        (early.query_typed(age, &[]).expect("an answer")[0].get::<_, f64>(0) > 3.0).then_some(())
+    });
+    drop(early);
+    let told = |database: &Database| {
+        let queue = front.connect(database).expect("connecting");
+        ["listener_silent", "pooler"].map(|code| found_by(&*queue, code).map(|(severity, _)| severity))
+    };
+    let database = pooler.database(place);
+    assert_eq!(told(&database), [Some(Severity::Warning); 2]);
+    let told_so = database.pooled(true).listen_on(&place.url).expect("a proper DSN");
+    assert_eq!(told(&told_so), [None; 2], "past the pooler it hears");
 }
 
 pub(crate) fn what_a_pooler_does_not_let_in_is_an_error_that_says_so(front: &dyn Front) {

@@ -66,6 +66,8 @@ fn the_doctor_ends_with_three_when_it_finds_an_error() {
     assert_eq!(found.code, 3, "{}", found.out);
     assert_eq!(found.json()[0]["severity"], "error");
     assert!(place.venturi(&["doctor"]).out.contains("error index_missing: not there: live_ready"));
+    let astray = place.venturi(&["doctor", "--listen-on", "host=127.0.0.1 port=1 user=nobody", "--json"]).json();
+    assert!(astray.as_array().expect("a list").iter().any(|it| it["code"] == "listener_unreachable"), "{astray}");
 }
 
 #[test]

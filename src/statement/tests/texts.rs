@@ -81,6 +81,8 @@ fn inquiries() -> Vec<Inquiry> {
         Inquiry::PausedKinds,
         Inquiry::Workers,
         Inquiry::Diagnose,
+        Inquiry::BackendAge,
+        Inquiry::Announce { channel: "c".into(), text: "t".into() },
         Inquiry::Cancel(Touch { ids: vec![1], statuses: vec![JobStatus::Pending], patient: true }),
         Inquiry::Requeue(Touch { ids: vec![1], statuses: vec![JobStatus::Dead], patient: true }),
         Inquiry::PauseKind("a".into()),
