@@ -45,6 +45,22 @@ fn the_bookmark_service_stores_each_title_once_and_mails_each_once() -> Outcome 
     Ok(())
 }
 
+/// As a reader has copied them.
+#[test]
+fn the_first_programs_of_the_readme_run_their_job_and_end() -> Outcome {
+    let readme = include_str!("../README.md");
+    for (name, program) in
+        [("first", include_str!("../examples/first.rs")), ("first_async", include_str!("../examples/first_async.rs"))]
+    {
+        let (_, copied) = program.split_once("\n\n").ok_or("no head")?;
+        assert!(readme.contains(&format!("```rust,no_run\n{copied}```")), "README has another program than {name}");
+        let mut program = Example::start(name)?;
+        assert_eq!(program.end()?, Some(0));
+        assert_eq!(program.said, ["to ada@example.org", "1 settled"]);
+    }
+    Ok(())
+}
+
 #[test]
 fn the_order_goes_from_step_to_step_with_its_carry() -> Outcome {
     let mut program = Example::start("steps")?;
