@@ -36,6 +36,7 @@ pub(crate) struct Facts {
     pub(crate) created_at: SystemTime,
     pub(crate) visible_at: SystemTime,
     pub(crate) failure_count: i32,
+    pub(crate) trace: Option<Arc<str>>,
 }
 
 impl Facts {
@@ -139,6 +140,13 @@ impl<C> Context<C> {
     #[must_use]
     pub fn due_at(&self) -> SystemTime {
         self.facts.visible_at
+    }
+
+    /// The context of the trace that the job belongs to, as it was given when the job was enqueued
+    /// ([`Submit::trace`](crate::Submit::trace)).
+    #[must_use]
+    pub fn trace(&self) -> Option<&str> {
+        self.facts.trace.as_deref()
     }
 
     /// What the previous run left; the default of its type on the first.

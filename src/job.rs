@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::value::RawValue;
@@ -75,6 +76,7 @@ pub(crate) struct ClaimedJob {
     pub(crate) claimed_at: SystemTime,
     /// Failures before this run.
     pub(crate) failure_count: i32,
+    pub(crate) trace: Option<Arc<str>>,
     pub(crate) payload: Json,
     /// `None`: nothing was stored yet, the carry is its type's default.
     pub(crate) carry: Option<Json>,

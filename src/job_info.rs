@@ -107,6 +107,9 @@ pub struct JobInfo {
     pub outcome: Option<JournalEvent>,
     /// What its last run, or venturi, said about the end.
     pub note: Option<String>,
+    /// The context of the trace that it belongs to, as it was given when the job was enqueued
+    /// ([`Submit::trace`](crate::Submit::trace)).
+    pub trace: Option<String>,
     pub(crate) payload: Option<Json>,
     pub(crate) carry: Option<Json>,
     pub(crate) attachment: Option<Json>,

@@ -19,6 +19,9 @@ pub(crate) const MAX_KIND: usize = 100;
 /// Bytes of a dedup key: it stands in the row and in an index.
 pub(crate) const MAX_KEY: usize = 200;
 
+/// Bytes of a trace context: a traceparent has 55, and what travels with one is advised to stay below this.
+pub(crate) const MAX_TRACE: usize = 512;
+
 /// The longest delay that is stored. PostgreSQL's timestamps would take more, but a sum with `now()` must never be
 /// out of range, or a settlement could never be accepted.
 pub(crate) const MAX_DELAY: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 86_400);

@@ -70,6 +70,13 @@ impl<'a> RunInfo<'a> {
         self.facts.visible_at
     }
 
+    /// The context of the trace that the job belongs to, as it was given when the job was enqueued
+    /// ([`Submit::trace`](crate::Submit::trace)).
+    #[must_use]
+    pub fn trace(&self) -> Option<&str> {
+        self.facts.trace.as_deref()
+    }
+
     /// The worker's identity as its claims are recorded, `host:pid:suffix`.
     #[must_use]
     pub fn worker(&self) -> &str {

@@ -55,6 +55,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         compatible_from: 1,
     },
     Migration { version: 3, name: "control", sql: include_str!("../migrations/0003_control.sql"), compatible_from: 1 },
+    Migration { version: 4, name: "trace", sql: include_str!("../migrations/0004_trace.sql"), compatible_from: 1 },
 ];
 
 /// The version this code was written for.

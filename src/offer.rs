@@ -287,7 +287,7 @@ impl<'a, T: Task> Offer<'a, T> {
                     Error::new(ErrorKind::Payload, format!("the merged carry of {} cannot be written as JSON", T::KIND))
                         .with_source(error.into())
                 })?;
-                let NewJob { kind, dedup_key, delay, due_at, .. } = &*self.own;
+                let NewJob { kind, dedup_key, delay, due_at, trace, .. } = &*self.own;
                 let merged = NewJob {
                     kind: kind.clone(),
                     priority: self.own.priority.min(task.priority()),
@@ -295,6 +295,7 @@ impl<'a, T: Task> Offer<'a, T> {
                     dedup_key: dedup_key.clone(),
                     delay: *delay,
                     due_at: *due_at,
+                    trace: trace.clone(),
                 };
                 (Decision::With(carry), Arc::new(merged))
             }

@@ -12,6 +12,9 @@ use crate::{Error, Submit, Task};
 const CALL: &str = "SELECT {schema}.enqueue(kind => $1::text, payload => $2::text::json, priority => $3::int, \
                     delay => $4::float8, dedup_key => $5::text, due_at => to_timestamp($6::float8)) AS id";
 
+/// The same for a job with a trace context, which goes by the transaction: set before the function is called.
+const CALL_IN_TRACE: &str = "FROM pg_catalog.set_config('venturi.trace', $7::text, true)";
+
 /// What a job is, as plain values: for the SQL function `enqueue`, through sqlx, diesel, SeaORM or any other client.
 ///
 /// Made by [`Submit::prepare`]. The function can be called in a transaction of the application's: the job is there when
@@ -59,11 +62,12 @@ impl<T: Task> Submit<'_, T> {
 }
 
 impl Prepared {
-    /// The statement that enqueues it, with `$1` to `$6` for the values below, in their order. It returns one row with
-    /// the job's number, `id`, a `bigint`.
+    /// The statement that enqueues it, with `$1` to `$6` for the values below, in their order; and `$7` if the job has a
+    /// [`trace`](Self::trace). It returns one row with the job's number, `id`, a `bigint`.
     #[must_use]
     pub fn sql(&self, database: &Database) -> String {
-        render(CALL, database.schema_name())
+        let call = render(CALL, database.schema_name());
+        if self.job.trace.is_some() { format!("{call} {CALL_IN_TRACE}") } else { call }
     }
 
     /// `$1`, text: the task's kind.
@@ -101,6 +105,15 @@ impl Prepared {
     pub fn due_at(&self) -> Option<f64> {
         self.job.due_at.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64())
     }
+
+    /// `$7`, text: the trace context. Without one there is no `$7`.
+    ///
+    /// It becomes the transaction's setting `venturi.trace`, so jobs that are enqueued after it in the same transaction
+    /// have it as well, unless they have their own.
+    #[must_use]
+    pub fn trace(&self) -> Option<&str> {
+        self.job.trace.as_deref()
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +148,9 @@ mod tests {
         let database = Database::new("host=localhost").unwrap().schema("a\"b").unwrap();
         let sql = Submit::from(Page(7)).prepare().unwrap().sql(&database);
         assert!(sql.starts_with("SELECT \"a\"\"b\".enqueue("), "{sql}");
-        assert!((1..=6).all(|nth| sql.contains(&format!("${nth}::"))), "{sql}");
+        assert!((1..=6).all(|nth| sql.contains(&format!("${nth}::"))) && !sql.contains("$7"), "{sql}");
+        let job = Submit::from(Page(7)).trace("t").prepare().unwrap();
+        assert!(job.sql(&database).starts_with(&sql) && job.sql(&database).contains("$7::text"));
+        assert_eq!(job.trace(), Some("t"));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::error::{Error, ErrorKind};
 use crate::producer::{KeyedCall, Request, Response, Round};
 use crate::statement::{Decision, KeyedJob, NewJob, NewJobs, Stance};
-use crate::submit::{due, oversized, wait};
+use crate::submit::{checked_trace, due, oversized, wait};
 use crate::task::check_kind;
 use crate::{DedupKey, Effect, Enqueued, JobId, Priority};
 
@@ -66,7 +66,7 @@ impl RawJob {
             Error::new(ErrorKind::Payload, format!("the payload of {kind} is not JSON")).with_source(error.into())
         })?;
         let (priority, delay) = (Priority::default(), 0.0);
-        let job = NewJob { kind: kind.into(), priority, payload, dedup_key: None, delay, due_at: None };
+        let job = NewJob { kind: kind.into(), priority, payload, dedup_key: None, delay, due_at: None, trace: None };
         Ok(Self { job, on_duplicate: OnDuplicate::default() })
     }
 
@@ -95,6 +95,16 @@ impl RawJob {
     /// [`ErrorKind::DedupKey`] when it is empty, longer than 200 bytes or has a control character.
     pub fn dedup_key(mut self, key: impl Into<DedupKey>) -> Result<Self, Error> {
         self.job.dedup_key = Some(key.into().checked(&self.job.kind)?);
+        Ok(self)
+    }
+
+    /// The context of the trace that it belongs to, as [`Submit::trace`](crate::Submit::trace). Default: none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is longer than 512 bytes or has a control character.
+    pub fn trace<'s>(mut self, context: impl Into<Option<&'s str>>) -> Result<Self, Error> {
+        let context = context.into().filter(|context| !context.is_empty()).map(str::to_owned);
+        self.job.trace = context.map(|context| checked_trace(&self.job.kind, context)).transpose()?;
         Ok(self)
     }
 
@@ -147,6 +157,8 @@ mod tests {
         assert_eq!(kind(RawJob::new("a", "{")), Err(ErrorKind::Payload));
         assert_eq!(kind(RawJob::new("a", "1 2")), Err(ErrorKind::Payload));
         assert_eq!(kind(RawJob::new("a", "1").unwrap().dedup_key("")), Err(ErrorKind::DedupKey));
+        assert_eq!(kind(RawJob::new("a", "1").unwrap().trace("a\nb")), Err(ErrorKind::Config));
+        assert_eq!(RawJob::new("a", "1").unwrap().trace("00-1").unwrap().job.trace.as_deref(), Some("00-1"));
         let refused = RawJob::new("a", "12345").unwrap().request(4).map(drop).map_err(|error| error.kind());
         assert_eq!(refused, Err(ErrorKind::Payload));
     }

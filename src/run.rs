@@ -37,6 +37,7 @@ pub(crate) fn prepare<T: Task>(job: &ClaimedJob, ties: Ties) -> Result<Prepared<
         created_at: job.created_at,
         visible_at: job.visible_at,
         failure_count: job.failure_count,
+        trace: job.trace.clone(),
     };
     Ok(Prepared { task, context: Context::new(facts, ties, carry) })
 }

@@ -7,7 +7,7 @@ use serde_json::value::to_raw_value;
 
 use crate::error::{Error, ErrorKind};
 use crate::job::Json;
-use crate::limits::{MAX_DELAY, MAX_DUE};
+use crate::limits::{MAX_DELAY, MAX_DUE, MAX_TRACE};
 use crate::panic_boundary::{Contained, guarded};
 use crate::statement::NewJob;
 use crate::task::check_kind;
@@ -35,6 +35,7 @@ pub struct Submit<'a, T> {
     due_at: Option<SystemTime>,
     priority: Option<Priority>,
     dedup_key: Option<DedupKey>,
+    trace: Option<String>,
 }
 
 /// A task on loan, or for good.
@@ -123,10 +124,42 @@ impl<'a, T: Task> Submit<'a, T> {
         self
     }
 
+    /// Gives the job the context of the trace that it belongs to, such as the `traceparent` of W3C. Default: none; empty
+    /// means none.
+    ///
+    /// It is stored beside the payload, never in it, and every run gets it as it was given, retries and requeued ones
+    /// included: [`Context::trace`](crate::Context::trace), [`RunInfo::trace`](crate::RunInfo::trace),
+    /// [`JobInfo::trace`](crate::JobInfo). venturi does not look into it. At most 512 bytes without control characters.
+    ///
+    /// Where the task is merged into a pending job, the context replaces that job's; when the merge keeps the pending job
+    /// as it is, or the task has none, the pending job's stays. A job without one that is enqueued in a transaction of the
+    /// application's gets that transaction's setting `venturi.trace`, if it has one.
+    ///
+    /// ```
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct Remind { who: String }
+    /// # impl venturi::Task for Remind { const KIND: &'static str = "remind"; type Carry = (); }
+    /// use venturi::{Context, Submit};
+    ///
+    /// let remind = Remind { who: "Ada".into() };
+    /// let job = Submit::new(&remind).trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    ///
+    /// // In a handler, for a job that belongs to the same trace:
+    /// # fn handle(context: &Context<()>, remind: &Remind) {
+    /// let next = Submit::new(remind).trace(context.trace());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn trace<'s>(mut self, context: impl Into<Option<&'s str>>) -> Self {
+        self.trace = context.into().filter(|context| !context.is_empty()).map(str::to_owned);
+        self
+    }
+
     /// The row to insert, with at most so many bytes of payload; and the task, if it may have to be asked how it merges.
     pub(crate) fn into_job(self, max_payload: usize) -> Result<Drawn<'a, T>, Error> {
         check_kind(T::KIND)?;
-        let Self { task: held, delay, due_at, priority, dedup_key } = self;
+        let Self { task: held, delay, due_at, priority, dedup_key, trace } = self;
         let read = |task: &T| {
             let payload = to_raw_value(task);
             let priority = priority.unwrap_or_else(|| task.priority());
@@ -146,9 +179,22 @@ impl<'a, T: Task> Submit<'a, T> {
         };
         let payload = checked::<T>(payload, max_payload)?;
         let dedup_key = key.map(|key| key.checked(T::KIND)).transpose()?;
+        let trace = trace.map(|trace| checked_trace(T::KIND, trace)).transpose()?;
         let delay = delay.as_secs_f64();
-        Ok((NewJob { kind: T::KIND.into(), priority, payload, dedup_key, delay, due_at }, held))
+        Ok((NewJob { kind: T::KIND.into(), priority, payload, dedup_key, delay, due_at, trace }, held))
     }
+}
+
+/// A trace context that may be stored: any short text.
+pub(crate) fn checked_trace(kind: &str, trace: String) -> Result<String, Error> {
+    let problem = if trace.len() > MAX_TRACE {
+        format!("has {} bytes, at most {MAX_TRACE} are stored", trace.len())
+    } else if trace.chars().any(char::is_control) {
+        format!("has a control character: {trace:?}")
+    } else {
+        return Ok(trace);
+    };
+    Err(Error::new(ErrorKind::Config, format!("the trace context of a {kind} {problem}")))
 }
 
 /// A payload of the kind of `T`, if it was written and is not too large.
@@ -180,7 +226,14 @@ pub(crate) fn due(instant: SystemTime) -> SystemTime {
 
 impl<'a, T: Task> From<&'a T> for Submit<'a, T> {
     fn from(task: &'a T) -> Self {
-        Self { task: Held::Borrowed(task), delay: Duration::ZERO, due_at: None, priority: None, dedup_key: None }
+        Self {
+            task: Held::Borrowed(task),
+            delay: Duration::ZERO,
+            due_at: None,
+            priority: None,
+            dedup_key: None,
+            trace: None,
+        }
     }
 }
 
@@ -192,6 +245,7 @@ impl<T: Task> From<T> for Submit<'static, T> {
             due_at: None,
             priority: None,
             dedup_key: None,
+            trace: None,
         }
     }
 }
@@ -267,6 +321,19 @@ mod tests {
         assert_eq!((job.due_at, job.delay), (Some(at), 0.0));
         let (job, _) = Submit::new(&Plain).due_at(at).delay(minute).into_job(MAX_PAYLOAD).unwrap();
         assert_eq!((job.due_at, job.delay), (None, 60.0));
+    }
+
+    #[test]
+    fn a_trace_context_is_short_text_and_an_empty_one_is_none() {
+        let trace = |text: &str| Submit::new(&Plain).trace(text).into_job(MAX_PAYLOAD).map(|(job, _)| job.trace);
+        assert_eq!(trace("00-1-2-01").unwrap().as_deref(), Some("00-1-2-01"));
+        assert_eq!(trace("").unwrap(), None);
+        assert!(trace(&"x".repeat(512)).is_ok());
+        for text in [&"x".repeat(513), "a\0b", "a\nb"] {
+            assert_eq!(trace(text).unwrap_err().kind(), ErrorKind::Config, "{text:?}");
+        }
+        let (job, _) = Submit::new(&Plain).trace("given").trace(None).into_job(MAX_PAYLOAD).unwrap();
+        assert_eq!(job.trace, None);
     }
 
     #[derive(Debug)]

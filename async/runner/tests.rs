@@ -94,6 +94,7 @@ fn start(payload: &str, drops: &Arc<Drops>) -> Run {
         created_at: SystemTime::UNIX_EPOCH,
         visible_at: SystemTime::UNIX_EPOCH,
         claimed_at: SystemTime::UNIX_EPOCH,
+        trace: None,
         failure_count: 0,
         payload: RawValue::from_string(payload.to_owned()).unwrap(),
         carry: None,

@@ -94,6 +94,7 @@ fn ticket(stage: &Stage<String>, job: i64) -> Order {
         created_at: at,
         visible_at: at,
         claimed_at: at,
+        trace: None,
         failure_count: 0,
         payload: json("null"),
         carry: None,

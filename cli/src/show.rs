@@ -127,6 +127,7 @@ pub(crate) fn job_json(job: &JobInfo) -> Value {
         "cancel_requested_at": job.cancel_requested_at.map(instant),
         "finished_at": job.finished_at.map(instant), "claimed_by": job.claimed_by,
         "run_count": job.run_count, "failure_count": job.failure_count, "dedup_key": job.dedup_key, "note": job.note,
+        "trace": job.trace,
         "payload": parsed(job.payload_json()), "carry": parsed(job.carry_json()),
         "attachment": parsed(job.attachment_json()),
     })
@@ -152,6 +153,7 @@ pub(crate) fn job(job: &JobInfo, journal: &[JournalEntry]) -> String {
         ("failures", job.failure_count.to_string()),
         ("dedup key", job.dedup_key.clone().unwrap_or_else(|| "-".to_owned())),
         ("note", job.note.clone().unwrap_or_else(|| "-".to_owned())),
+        ("trace", job.trace.clone().unwrap_or_else(|| "-".to_owned())),
         ("payload", job.payload_json().unwrap_or("-").to_owned()),
         ("carry", job.carry_json().unwrap_or("-").to_owned()),
     ];

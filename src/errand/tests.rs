@@ -54,6 +54,7 @@ fn info(id: i64) -> JobInfo {
         dedup_key: None,
         outcome: None,
         note: None,
+        trace: None,
         payload: None,
         carry: None,
         attachment: None,

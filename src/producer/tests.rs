@@ -165,6 +165,7 @@ fn job(kind: &str, delay: f64) -> NewJob {
         dedup_key: None,
         delay,
         due_at: None,
+        trace: None,
     }
 }
 

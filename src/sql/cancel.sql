@@ -19,9 +19,10 @@ gone AS (
   DELETE FROM {schema}.live j USING held h WHERE h.state < 2 AND j.id = h.id RETURNING j.*),
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
-    dedup_key, payload, carry)
+    dedup_key, payload, carry, trace)
   SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), greatest(run_count, 0),
-    greatest(least(failure_count, run_count), 0), greatest(least(priority, 2), 0), 5, 5, kind, dedup_key, payload, carry
+    greatest(least(failure_count, run_count), 0), greatest(least(priority, 2), 0), 5, 5, kind, dedup_key, payload, carry,
+    trace
   FROM gone
   -- Written by hand, an id can be in both tables; such a job fails no other, and its end goes to the journal.
   ON CONFLICT DO NOTHING

@@ -44,7 +44,7 @@ WHERE j.ctid = ANY (ARRAY(
     LIMIT $6::int
     FOR NO KEY UPDATE OF l SKIP LOCKED))
 RETURNING j.id, j.run_count, j.kind, j.priority, j.created_at, j.visible_at, clock_timestamp() AS claimed_at,
-  j.failure_count, j.carry,
+  j.failure_count, j.carry, j.trace,
   coalesce(j.payload, (SELECT p.body FROM {schema}.payload p WHERE p.job_id = j.id)) AS payload,
   (SELECT count(*) FROM peek) AS looked,
   (SELECT extract(epoch FROM clock_timestamp() - min(began))::float8 FROM peek) AS looked_for,

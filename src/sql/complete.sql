@@ -14,10 +14,10 @@ WITH gone AS (
   RETURNING j.*),
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, finished_at, run_count, failure_count, priority, status,
-    outcome, kind, claimed_by, dedup_key, payload, carry, note, attachment)
+    outcome, kind, claimed_by, dedup_key, payload, carry, note, attachment, trace)
   SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), clock_timestamp(), greatest(run_count, 1),
     greatest(least(failure_count, run_count), 0), greatest(least(priority, 2), 0), 3,
-    3, kind, claimed_by, dedup_key, payload, carry, $4::text, $5::json
+    3, kind, claimed_by, dedup_key, payload, carry, $4::text, $5::json, trace
   FROM gone
   ON CONFLICT DO NOTHING
   RETURNING id),

@@ -45,7 +45,7 @@ page AS MATERIALIZED (
   GROUP BY l.id
   ORDER BY l.id DESC LIMIT $10::int)
 SELECT j.id, j.kind, j.priority, j.status, j.created_at, j.visible_at, j.claim_expires_at, j.cancel_requested_at,
-  j.finished_at, j.claimed_by, j.run_count, j.failure_count, j.dedup_key, j.outcome, j.note,
+  j.finished_at, j.claimed_by, j.run_count, j.failure_count, j.dedup_key, j.outcome, j.note, j.trace,
   CASE WHEN $11::bool THEN j.payload END AS payload, CASE WHEN $11::bool THEN j.carry END AS carry,
   CASE WHEN $11::bool THEN j.attachment END AS attachment, f.id AS floor
 FROM floor f

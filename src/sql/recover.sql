@@ -21,10 +21,10 @@ gone AS (
   RETURNING j.*, h.status, h.delay, h.note),
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
-    claimed_by, dedup_key, payload, carry, note)
+    claimed_by, dedup_key, payload, carry, note, trace)
   SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), greatest(run_count, 1),
     greatest(least(failure_count, greatest(run_count, 1) - 1), 0) + 1, greatest(least(priority, 2), 0), status, 9, kind,
-    claimed_by, dedup_key, payload, carry, note FROM gone
+    claimed_by, dedup_key, payload, carry, note, trace FROM gone
   ON CONFLICT DO NOTHING
   RETURNING id),
 back AS (

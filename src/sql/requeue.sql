@@ -26,9 +26,9 @@ fit AS MATERIALIZED (
 gone AS (
   DELETE FROM {schema}.finished f USING fit h WHERE h.heir = h.id AND f.id = h.id RETURNING f.*),
 back AS (
-  INSERT INTO {schema}.live (id, created_at, visible_at, run_count, priority, kind, dedup_key, payload, carry)
+  INSERT INTO {schema}.live (id, created_at, visible_at, run_count, priority, kind, dedup_key, payload, carry, trace)
   SELECT id, created_at, clock_timestamp(), run_count, priority, kind, dedup_key, payload,
-    CASE WHEN status > 3 THEN carry END
+    CASE WHEN status > 3 THEN carry END, trace
   FROM gone),
 noted AS (
   INSERT INTO {schema}.journal (job_id, run_no, event, at, claimed_by, note, attachment)

@@ -35,10 +35,11 @@ gone AS (
   RETURNING j.*, h.event, h.note, h.attachment, h.carry AS new_carry),
 stored AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
-    claimed_by, dedup_key, payload, carry, note, attachment)
+    claimed_by, dedup_key, payload, carry, note, attachment, trace)
   SELECT id, coalesce(created_at, now()), coalesce(visible_at, now()), greatest(run_count, 1),
     greatest(least(failure_count, run_count - (event = 4)::int), 0) + (event = 4)::int,
-    greatest(least(priority, 2), 0), event, event, kind, claimed_by, dedup_key, payload, CASE event WHEN 4 THEN coalesce(new_carry, carry) ELSE carry END, note, attachment
+    greatest(least(priority, 2), 0), event, event, kind, claimed_by, dedup_key, payload, CASE event WHEN 4 THEN coalesce(new_carry, carry) ELSE carry END, note, attachment,
+    trace
   FROM gone WHERE event > 3 OR NOT $9::bool
   ON CONFLICT DO NOTHING
   RETURNING id),

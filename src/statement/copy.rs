@@ -67,7 +67,7 @@ impl CopyJobs {
         for (id, job) in self.rows() {
             let visible_at = self.visible_at(job) - EPOCH;
             let state = i16::from(visible_at > created_at);
-            data.row(8);
+            data.row(9);
             data.field(&id.to_be_bytes());
             data.field(&created_at.to_be_bytes());
             data.field(&visible_at.to_be_bytes());
@@ -76,6 +76,7 @@ impl CopyJobs {
             data.field(&job.priority.code().to_be_bytes());
             data.optional(job.dedup_key.as_deref().map(str::as_bytes));
             data.optional((!is_large(job)).then(|| job.payload.get().as_bytes()));
+            data.optional(job.trace.as_deref().map(str::as_bytes));
         }
         data.end()
     }

@@ -138,6 +138,7 @@ fn job(row: &Row) -> Result<JobInfo, ReadError> {
         dedup_key: get(row, "dedup_key")?,
         outcome: outcome.and_then(JournalEvent::from_word),
         note: get(row, "note")?,
+        trace: get(row, "trace")?,
         payload: json(row, "payload")?,
         carry: json(row, "carry")?,
         attachment: json(row, "attachment")?,

@@ -89,6 +89,7 @@ impl EnqueueKeyed {
             column(&rows, |row| array_text(&row.skip)),
             Box::new(self.wait),
             Box::new(self.notify),
+            column(&rows, |row| row.job.trace.as_deref()),
         ]
     }
 }

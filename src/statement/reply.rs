@@ -3,6 +3,7 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Json as AsJson};
@@ -239,6 +240,7 @@ fn claimed_job(id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {
         failure_count: get(row, "failure_count")?,
         payload: payload(row, "payload")?,
         carry: json(row, "carry")?,
+        trace: get::<Option<&str>>(row, "trace")?.map(Arc::from),
     })
 }
 

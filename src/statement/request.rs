@@ -363,6 +363,7 @@ pub(crate) struct NewJob {
     pub(crate) delay: f64,
     /// Instead of `delay`: the instant that is stored; past ones count as now.
     pub(crate) due_at: Option<SystemTime>,
+    pub(crate) trace: Option<String>,
 }
 
 impl NewJob {
@@ -408,6 +409,7 @@ impl Enqueue {
             column(&rows, |row| row.due_at.map(Stamp::from)),
             Box::new(self.channel.as_deref()),
             Box::new(self.channel.is_some().then(|| kinds(&rows))),
+            column(&rows, |row| row.trace.as_deref()),
         ]
     }
 }

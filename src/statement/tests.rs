@@ -26,6 +26,7 @@ mod rights;
 mod settling;
 mod storm;
 mod texts;
+mod trace;
 mod waiting;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -268,6 +269,7 @@ fn job(kind: &str) -> NewJob {
         dedup_key: None,
         delay: 0.0,
         due_at: None,
+        trace: None,
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::front::{Front, WorkerSpec};
+use super::front::{Front, Inside, Job, WorkerSpec};
 use super::lab::End;
-use super::place::for_a_while;
-use super::probe::{Blast, Kind, Step, job};
+use super::place::{eventually, for_a_while};
+use super::probe::{Blast, Kind, Manner, Step, job};
 use super::stage::Stage;
 
 const MS: Duration = Duration::from_millis(1);
@@ -111,4 +111,64 @@ pub(crate) fn a_run_that_is_held_has_not_ended(front: &dyn Front) {
     assert_eq!((report.settled, report.left_claimed.len()), (1, 0), "{report:?}");
     let row = stage.place.job(held);
     assert_eq!((row.status.as_str(), row.note.as_deref()), ("completed", Some("done")));
+}
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// The tags of all jobs with the contexts that their runs had, once they are over.
+fn traces(stage: &Stage<'_>, jobs: i64) -> Vec<(String, Option<String>)> {
+    let over = || stage.place.number("SELECT count(*) FROM jobs WHERE status = 'completed'") == jobs;
+    eventually("all are completed", || over().then_some(()));
+    let mut seen: Vec<_> =
+        stage.look(|book| book.runs.iter().map(|run| (run.tag.clone(), run.trace.clone())).collect());
+    seen.sort();
+    seen
+}
+
+pub(crate) fn each_run_gets_the_trace_context_that_its_job_was_given(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&WorkerSpec::default());
+    let twice = |job: Job| job.run([Step::Fail("once".to_owned())]).run([Step::Complete]);
+    let id = stage.enqueue(twice(job("alone").traced(TRACE)));
+    stage.enqueue_many(Kind::Plain, [job("of many").traced(TRACE), job("untraced")]);
+    stage.enqueue(job("keyed").keyed("k", Manner::Keep).traced(TRACE));
+    let expected = [
+        ("alone", Some(TRACE)),
+        ("alone", Some(TRACE)),
+        ("keyed", Some(TRACE)),
+        ("of many", Some(TRACE)),
+        ("untraced", None),
+    ];
+    assert_eq!(traces(&stage, 4), expected.map(|(tag, trace)| (tag.to_owned(), trace.map(str::to_owned))));
+    let found = stage.queue().job(id).expect("asked").expect("it is there");
+    assert_eq!(found.trace.as_deref(), Some(TRACE));
+    let other = format!("SELECT count(*) FROM jobs WHERE trace = '{TRACE}' AND payload::text LIKE '%{TRACE}%'");
+    assert_eq!(stage.place.number(&other), 0, "it is no part of a payload");
+}
+
+pub(crate) fn a_job_in_a_transaction_has_its_own_trace_context_or_the_transactions(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work(&WorkerSpec::default());
+    let enqueue = |job: Job| Inside::Enqueue(job);
+    let steps = vec![
+        Inside::Sql("BEGIN; SET LOCAL venturi.trace = 'the transaction'"),
+        enqueue(job("named")),
+        enqueue(job("own").traced(TRACE)),
+        enqueue(job("keyed").keyed("k", Manner::Keep)),
+        enqueue(job("keyed, own").keyed("l", Manner::Keep).traced(TRACE)),
+        Inside::EnqueueMany(Kind::Plain, vec![job("many")]),
+        Inside::Sql("COMMIT"),
+        enqueue(job("after")),
+    ];
+    let said = stage.queue().visit(&stage.place.url, &stage.place.schema, &stage.lab, steps);
+    assert!(said.iter().all(Result::is_ok), "{said:?}");
+    let expected = [
+        ("after", None),
+        ("keyed", Some("the transaction")),
+        ("keyed, own", Some(TRACE)),
+        ("many", Some("the transaction")),
+        ("named", Some("the transaction")),
+        ("own", Some(TRACE)),
+    ];
+    assert_eq!(traces(&stage, 6), expected.map(|(tag, trace)| (tag.to_owned(), trace.map(str::to_owned))));
 }

@@ -209,6 +209,7 @@ pub(crate) struct Job {
     pub(crate) delay: Duration,
     pub(crate) due_at: Option<SystemTime>,
     pub(crate) priority: Option<Priority>,
+    pub(crate) trace: Option<&'static str>,
 }
 
 /// The knobs of a queue; what is `None` keeps the library's default.
@@ -256,9 +257,13 @@ impl Job {
 
     /// With all but the task itself.
     pub(crate) fn dress<'a, T: Task>(&self, task: impl Into<Submit<'a, T>>) -> Submit<'a, T> {
-        let submit = task.into().delay(self.delay);
+        let submit = task.into().delay(self.delay).trace(self.trace);
         let submit = self.due_at.into_iter().fold(submit, Submit::due_at);
         self.priority.into_iter().fold(submit, Submit::priority)
+    }
+
+    pub(crate) fn traced(self, context: &'static str) -> Self {
+        Self { trace: Some(context), ..self }
     }
 
     pub(crate) fn with_priority(self, priority: Priority) -> Self {

@@ -19,6 +19,7 @@ pub(crate) struct Run {
     pub(crate) priority: Priority,
     pub(crate) created_at: SystemTime,
     pub(crate) due_at: SystemTime,
+    pub(crate) trace: Option<String>,
     /// The carry at the start.
     pub(crate) carry: i64,
     pub(crate) started: Instant,

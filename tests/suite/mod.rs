@@ -509,6 +509,8 @@ macro_rules! bodies {
                 a_checkpoint_outlives_a_panic,
                 a_handler_can_read_what_became_of_earlier_runs,
                 a_run_that_is_held_has_not_ended,
+                each_run_gets_the_trace_context_that_its_job_was_given,
+                a_job_in_a_transaction_has_its_own_trace_context_or_the_transactions,
             ]
             leases: [
                 a_job_whose_worker_died_is_run_again_as_a_failure,

@@ -136,7 +136,7 @@ pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
     for nth in 0..20 {
         for queue in &queues {
             // Large payloads lie apart; failures go round once more.
-            let job = job(nth.to_string()).with_filler(nth * 500);
+            let job = job(nth.to_string()).with_filler(nth * 500).traced("over a pooler");
             queue
                 .enqueue(if nth % 5 == 0 { job.run([Step::Fail("once".into())]).run([]) } else { job })
                 .expect("stored");
@@ -148,6 +148,7 @@ pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
     eventually("all are done", || (place.number("SELECT count(*) FROM live WHERE kind = 'plain'") == 0).then_some(()));
     assert_eq!(place.number("SELECT count(*) FROM jobs WHERE status = 'completed'"), 40);
     assert_eq!(place.number("SELECT count(*) FROM live WHERE kind = 'other'"), 2_000);
+    assert!(stage.look(|book| book.runs.iter().all(|run| run.trace.as_deref() == Some("over a pooler"))));
     workers.iter().for_each(|worker| drop(worker.stop()));
     drop(queues);
     pooler.assert_nothing_is_left_behind();

@@ -128,7 +128,7 @@ pub(crate) enum Blast {
 /// A job of the plain kind that completes.
 pub(crate) fn job(tag: impl Into<String>) -> Job {
     let script = Script { tag: tag.into(), ..Script::default() };
-    Job { kind: Kind::Plain, script, delay: Duration::ZERO, due_at: None, priority: None }
+    Job { kind: Kind::Plain, script, delay: Duration::ZERO, due_at: None, priority: None, trace: None }
 }
 
 impl Job {
@@ -391,6 +391,7 @@ impl<B: Breed> Probe<B> {
             priority: context.priority(),
             created_at: context.created_at(),
             due_at: context.due_at(),
+            trace: context.trace().map(str::to_owned),
             carry: context.carry().total(),
             started: Instant::now(),
             end: None,

@@ -105,6 +105,7 @@ impl Rig {
             created_at: UNIX_EPOCH,
             visible_at: UNIX_EPOCH,
             claimed_at: UNIX_EPOCH,
+            trace: None,
             failure_count: 0,
             payload: to_raw_value(&task).unwrap(),
             carry: None,

@@ -116,6 +116,7 @@ fn report_of(payload: &str, carry: Option<&str>) -> Report {
         created_at: UNIX_EPOCH,
         visible_at: UNIX_EPOCH,
         claimed_at: UNIX_EPOCH,
+        trace: None,
         failure_count: 0,
         payload: json(payload),
         carry: carry.map(json),

@@ -166,6 +166,7 @@ impl Server {
             created_at: SystemTime::UNIX_EPOCH,
             visible_at: SystemTime::UNIX_EPOCH,
             claimed_at: SystemTime::UNIX_EPOCH,
+            trace: None,
             failure_count: 0,
             payload: json("null"),
             carry: None,

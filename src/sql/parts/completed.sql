@@ -9,8 +9,8 @@ gone AS (
   DELETE FROM {schema}.live j USING held h WHERE j.ctid = h.tid RETURNING j.*, h.note, h.attachment),
 done AS (
   INSERT INTO {schema}.finished (id, created_at, visible_at, run_count, failure_count, priority, status, outcome, kind,
-    claimed_by, dedup_key, payload, carry, note, attachment)
+    claimed_by, dedup_key, payload, carry, note, attachment, trace)
   SELECT id, created_at, visible_at, run_count, failure_count, priority, 3, 3, kind,
-    claimed_by, dedup_key, payload, carry, note, attachment
+    claimed_by, dedup_key, payload, carry, note, attachment, trace
   FROM gone
   RETURNING id, run_count)

@@ -68,7 +68,7 @@ fn a_copied_row_is_what_an_inserted_one_is() {
     let rows = || {
         vec![
             NewJob { delay: 100.0, dedup_key: Some("ké".into()), payload: json(r#"{"a": "\u0000é"}"#), ..job("a") },
-            NewJob { delay: -5.0, priority: Priority::Low, ..job("ö b") },
+            NewJob { delay: -5.0, priority: Priority::Low, trace: Some("00-é".into()), ..job("ö b") },
             NewJob { delay: f64::MAX, ..job("a") },
             NewJob { payload: json(&format!("\"{}\"", "x".repeat(1_022))), ..job("a") },
             NewJob { payload: json(&format!("\"{}\"", "x".repeat(1_023))), ..job("a") },
@@ -76,7 +76,7 @@ fn a_copied_row_is_what_an_inserted_one_is() {
     };
     let seen = std::cell::RefCell::new(Vec::new());
     both_ways(rows, |db, ids| {
-        let sql = "SELECT id, state, kind, priority, dedup_key, payload::text, run_count, failure_count, claimed_by, carry::text,
+        let sql = "SELECT id, state, kind, priority, dedup_key, payload::text, run_count, failure_count, claimed_by, carry::text, trace,
                           (SELECT body::text FROM {schema}.payload p WHERE p.job_id = l.id) AS apart,
                           round(extract(epoch FROM visible_at - created_at), 3)::text AS wait,
                           abs(extract(epoch FROM now() - created_at)) < 60 AS fresh

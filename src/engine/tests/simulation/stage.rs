@@ -239,6 +239,7 @@ fn merge(world: &mut World, cast: &Rc<RefCell<Cast>>, keyed: Keyed, expected: Op
         dedup_key: Some(keyed.key.to_string()),
         delay: keyed.job.delay().as_secs_f64(),
         due_at: None,
+        trace: None,
     };
     let decision = match keyed.decision {
         Choice::Keep => Decision::Keep,
