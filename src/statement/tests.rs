@@ -18,6 +18,7 @@ mod enqueue_function;
 mod enqueueing;
 mod finding;
 mod migrating;
+mod model;
 mod nonsense;
 mod plans;
 mod recovering;

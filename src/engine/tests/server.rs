@@ -13,7 +13,8 @@ use serde_json::value::RawValue;
 use crate::Priority;
 use crate::job::{Json, RunId};
 use crate::statement::{
-    Checkpoint, CleanupBatch, Enqueue, Held, NewId, NewJob, Promote, Renew, Reply, Statement, Survey, SurveyReply,
+    Checkpoint, CleanupBatch, CopyJobs, Enqueue, Held, NewId, NewJob, Numbers, Promote, Renew, Reply, Statement,
+    Survey, SurveyReply,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) carry: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) cancel_requested: bool,
+    /// When it finished, if it has.
+    pub(crate) ended: Duration,
     /// Another one after each change that somebody who decides about the pending row must hear of.
     version: u64,
 }
@@ -79,7 +82,7 @@ pub(crate) struct Server {
     pub(crate) journal: Vec<Entry>,
     /// What was done to jobs between runs: job, runs so far, what.
     pub(crate) events: Vec<(i64, i32, &'static str)>,
-    /// Completed jobs that were not kept.
+    /// Jobs of which nothing is left: completed ones that were not kept, and what cleanups have deleted.
     pub(crate) discarded: BTreeSet<i64>,
     pub(crate) paused_kinds: BTreeSet<String>,
     pub(crate) claims: Vec<(Duration, RunId, String, Priority)>,
@@ -88,9 +91,9 @@ pub(crate) struct Server {
     pub(crate) full_look: f64,
     /// Seconds of one from the marks.
     pub(crate) bounded_look: f64,
-    /// Rows that transactions of handlers hold, with completions that are not committed yet.
+    /// Live rows that transactions of others hold, such as those of handlers with completions that are not committed yet.
     pub(crate) locked: BTreeSet<i64>,
-    /// Old finished jobs that cleanups find.
+    /// Old finished jobs that cleanups find, of which nothing else is known.
     pub(crate) to_delete: u64,
     pub(crate) sweeps: Vec<(Duration, CleanupBatch)>,
     /// When claims looked for others that ran out, and how many seconds back.
@@ -117,35 +120,44 @@ fn kind_name(name: &str) -> &'static str {
 
 impl Server {
     pub(crate) fn enqueue(&mut self, kind: &'static str, priority: Priority, delay: Duration) -> i64 {
+        let payload = json("null");
+        let job = NewJob { kind: kind.into(), priority, payload, dedup_key: None, delay: 0.0, due_at: None };
         let due = self.now + delay;
-        self.insert(kind, priority, due, "null".to_owned(), None)
+        self.insert(&job, due)
     }
 
-    fn insert(
-        &mut self,
-        kind: &'static str,
-        priority: Priority,
-        due: Duration,
-        payload: String,
-        key: Option<String>,
-    ) -> i64 {
-        self.next_id += 1;
+    fn insert(&mut self, job: &NewJob, due: Duration) -> i64 {
+        let id = self.next_id();
+        self.insert_as(id, job, due);
+        id
+    }
+
+    fn insert_as(&mut self, id: i64, job: &NewJob, due: Duration) {
         let row = Row {
-            kind,
-            priority,
+            kind: kind_name(&job.kind),
+            priority: job.priority,
             created: self.now,
             visible: due,
             state: if due > self.now { State::Scheduled } else { State::Ready },
             run_count: 0,
             failures: 0,
-            payload,
+            payload: job.payload.get().to_owned(),
             carry: None,
-            key,
+            key: job.dedup_key.clone(),
             cancel_requested: false,
+            ended: Duration::ZERO,
             version: self.next_version(),
         };
-        self.live.insert(self.next_id, row);
+        self.live.insert(id, row);
+    }
+
+    fn next_id(&mut self) -> i64 {
+        self.next_id += 1;
         self.next_id
+    }
+
+    fn finish_as(&mut self, id: i64, row: Row, how: &'static str) {
+        self.finished.insert(id, (Row { ended: self.now, ..row }, how));
     }
 
     fn next_version(&mut self) -> u64 {
@@ -186,7 +198,8 @@ impl Server {
                 Reply::Version { version, compatible_from: 1 }
             }
             Statement::Listen => Reply::Done,
-            Statement::Reserve(_) | Statement::Copy(_) => panic!("not modelled: {statement:?}"),
+            Statement::Reserve(count) => Reply::Reserved(self.reserve(*count)),
+            Statement::Copy(copy) => Reply::Enqueued(self.copy(copy)),
         }
     }
 
@@ -197,9 +210,22 @@ impl Server {
 
     fn enqueue_new(&mut self, job: &NewJob) -> NewId {
         let due = self.due(job);
-        let id =
-            self.insert(kind_name(&job.kind), job.priority, due, job.payload.get().to_owned(), job.dedup_key.clone());
+        let id = self.insert(job, due);
         NewId { id, due_in: (due > self.now).then(|| seconds_to(due, self.now)) }
+    }
+
+    fn reserve(&mut self, count: i32) -> Numbers {
+        Numbers { ids: (0..count).map(|_| self.next_id()).collect(), at: i64::try_from(self.now.as_micros()).unwrap() }
+    }
+
+    fn copy(&mut self, copy: &CopyJobs) -> Vec<NewId> {
+        let jobs = copy.numbers.ids.iter().zip(copy.jobs.rows());
+        let copied = jobs.map(|(id, job)| {
+            let due = self.due(job);
+            self.insert_as(*id, job, due);
+            NewId { id: *id, due_in: (due > self.now).then(|| seconds_to(due, self.now)) }
+        });
+        copied.collect()
     }
 
     fn due(&self, job: &NewJob) -> Duration {
@@ -217,6 +243,7 @@ impl Server {
     fn promote(&mut self, promote: &Promote) -> Reply {
         let most = usize::try_from(promote.most).unwrap();
         let (mut promoted, mut seen) = (0, 0);
+        let locked = self.locked.clone();
         for kind in &promote.kinds {
             let mut due: Vec<(Duration, i64)> = self
                 .live
@@ -226,7 +253,7 @@ impl Server {
                 .collect();
             due.sort_unstable();
             seen += due.len().min(most + 1);
-            for (_, id) in due.into_iter().take(most) {
+            for (_, id) in due.into_iter().take(most).filter(|(_, id)| !locked.contains(id)) {
                 let version = self.next_version();
                 let row = self.live.get_mut(&id).unwrap();
                 (row.state, row.version) = (State::Ready, version);
@@ -293,7 +320,7 @@ impl Server {
         rows.map(|id| (id, false)).chain(completed.map(|id| (*id, true))).collect()
     }
 
-    fn completed(&self, id: RunId, worker: &str) -> bool {
+    pub(crate) fn completed(&self, id: RunId, worker: &str) -> bool {
         self.entry(id, worker) == Some("completed")
     }
 

@@ -37,6 +37,7 @@ impl Server {
         seen.sort_unstable();
         seen.truncate(usize::try_from(depth).unwrap());
         let looked = u64::try_from(seen.len()).unwrap();
+        seen.retain(|(_, _, id)| !self.locked.contains(id));
         seen.truncate(usize::try_from(claim.want).unwrap());
         let worker = claim.worker.to_string();
         let jobs: Vec<_> = seen.iter().map(|(_, _, id)| self.take(*id, &worker, claim)).collect();
@@ -127,7 +128,7 @@ impl Server {
         let kind = row.kind.to_owned();
         if let Some(end) = end {
             let row = self.live.remove(&it.id.job)?;
-            self.finished.insert(it.id.job, (row, end));
+            self.finish_as(it.id.job, row, end);
         } else {
             row.state = if it.delay > 0.0 { State::Scheduled } else { State::Ready };
             row.visible = now + Duration::from_secs_f64(it.delay);

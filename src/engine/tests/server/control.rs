@@ -1,11 +1,12 @@
 //! What is done to jobs from outside their runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use super::{Row, Server, State};
+use super::{Row, Server, State, seconds_to};
 use crate::job::RunId;
 use crate::job_info::JobStatus;
-use crate::statement::{CancelAnswer, Deleted, Finding, Inquiry, RequeueAnswer, Touch};
+use crate::statement::{CancelAnswer, CleanupBatch, Deleted, Finding, Inquiry, RequeueAnswer, Touch};
 
 impl Server {
     pub(super) fn inquire(&mut self, inquiry: &Inquiry) -> Finding {
@@ -17,12 +18,7 @@ impl Server {
                 };
                 Finding::Cancellations(runs.iter().filter(asked).copied().collect())
             }
-            Inquiry::Cleanup(batch) => {
-                self.sweeps.push((self.now, batch.clone()));
-                let jobs = self.to_delete.min(u64::from(batch.most.unsigned_abs()));
-                self.to_delete -= jobs;
-                Finding::Deleted(Deleted { jobs, reached: (jobs > 0).then_some(1.0) })
-            }
+            Inquiry::Cleanup(batch) => Finding::Deleted(self.cleanup(batch)),
             Inquiry::Cancel(cancel) => {
                 let ids: BTreeSet<i64> = cancel.ids.iter().copied().collect();
                 Finding::Cancelled(ids.into_iter().map(|id| (id, self.cancel(id, cancel))).collect())
@@ -32,6 +28,26 @@ impl Server {
             Inquiry::ResumeKind(kind) => Finding::Switched(self.paused_kinds.remove(kind)),
             other => panic!("not modelled: {other:?}"),
         }
+    }
+
+    fn cleanup(&mut self, batch: &CleanupBatch) -> Deleted {
+        self.sweeps.push((self.now, batch.clone()));
+        let most = u64::from(batch.most.unsigned_abs());
+        let unknown = self.to_delete.min(most);
+        self.to_delete -= unknown;
+        let is_old = |row: &Row| row.ended.as_secs_f64() >= batch.from && seconds_to(self.now, row.ended) > batch.age;
+        let of_status = self.finished.iter().filter(|(_, (_, how))| *how == batch.status.as_str());
+        let mut old: Vec<(Duration, i64)> =
+            of_status.filter(|(_, (row, _))| is_old(row)).map(|(id, (row, _))| (row.ended, *id)).collect();
+        old.sort_unstable();
+        old.truncate(usize::try_from(most - unknown).unwrap());
+        for (_, id) in &old {
+            self.finished.remove(id);
+            self.discarded.insert(*id);
+        }
+        let reached = old.last().map(|(ended, _)| ended.as_secs_f64());
+        let jobs = unknown + u64::try_from(old.len()).unwrap();
+        Deleted { jobs, reached: reached.or((unknown > 0).then_some(1.0)) }
     }
 
     /// What a queue does to a running job; says whether it runs.
@@ -58,7 +74,7 @@ impl Server {
         }
         let row = self.live.remove(&id).unwrap();
         self.events.push((id, row.run_count, "cancelled"));
-        self.finished.insert(id, (row, "cancelled"));
+        self.finish_as(id, row, "cancelled");
         CancelAnswer::Cancelled
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Row, Server, State, kind_name, seconds_to};
+use super::{Row, Server, State, seconds_to};
 use crate::Effect;
 use crate::statement::{Candidate, Decision, Found, KeyedAnswer, KeyedJob};
 
@@ -17,6 +17,8 @@ impl Server {
             (None, None | Some("*"), _) => self.insert_keyed(it, due),
             (Some((id, version)), Some(expected), Some(decision)) if expected == version || expected == "*" => {
                 match decision {
+                    // Whatever was decided, it is made sure that it stays true.
+                    _ if self.locked.contains(&id) => KeyedAnswer::Busy,
                     Decision::Independent => self.insert_keyed(it, due),
                     Decision::Keep => self.keep(id),
                     Decision::Replace | Decision::With(_) => self.merge(id, it, decision, due),
@@ -50,8 +52,7 @@ impl Server {
     }
 
     fn insert_keyed(&mut self, it: &KeyedJob, due: Duration) -> KeyedAnswer {
-        let payload = it.job.payload.get().to_owned();
-        let id = self.insert(kind_name(&it.job.kind), it.job.priority, due, payload, it.job.dedup_key.clone());
+        let id = self.insert(&it.job, due);
         KeyedAnswer::Stored { id, effect: Effect::Inserted, due_in: seconds_to(due, self.now), wakes: true }
     }
 

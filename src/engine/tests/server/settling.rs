@@ -62,7 +62,7 @@ impl Server {
             row.failures += 1;
             row.carry = it.carry.as_ref().map(|json| json.get().to_owned()).or(row.carry);
         }
-        self.finished.insert(it.id.job, (row, outcome.name()));
+        self.finish_as(it.id.job, row, outcome.name());
     }
 
     fn put_back(&mut self, it: &Settlement, outcome: Ending) {
@@ -89,7 +89,7 @@ impl Server {
         }
         self.journal.push(Entry { id, by: worker.to_owned(), what: "completed" });
         let row = self.live.remove(&id.job).unwrap();
-        self.finished.insert(id.job, (row, "completed"));
+        self.finish_as(id.job, row, "completed");
         true
     }
 }

@@ -10,15 +10,14 @@ mod stage;
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::Once;
 
+use super::seeds::{self, Figures, number};
 use super::server::Flaw;
 use super::shrink::shrink;
 use script::Step;
-use stage::{Figures, perform};
+use stage::perform;
 
 /// How often a script that fails is tried with something left out: some seconds.
 const ASKS: usize = 2_000;
@@ -77,38 +76,10 @@ impl Failure {
     }
 }
 
-fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
-}
-
-/// Performs the stories of these seeds on all cores, and adds up what happened in them.
+/// Performs the stories of these seeds, and adds up what happened in them.
 fn try_seeds(first: u64, seeds: u64, progress: bool) -> Result<Figures, String> {
-    let (next, failed) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
-    let totals = Mutex::new(Figures::new());
-    let work = || loop {
-        let nth = next.fetch_add(1, Ordering::Relaxed);
-        if nth >= seeds || failed.lock().unwrap().len() >= 3 {
-            return;
-        }
-        match try_seed(first + nth, None) {
-            Ok(figures) => add(&mut totals.lock().unwrap(), figures),
-            Err(failure) => _ = failed.lock().unwrap().insert(first + nth, failure.text(first + nth)),
-        }
-        if progress && (nth + 1).is_multiple_of(1_000) {
-            println!("{} of {seeds} seeds", nth + 1);
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(work)));
-    let failed: Vec<String> = failed.into_inner().unwrap().into_values().collect();
-    if failed.is_empty() { Ok(totals.into_inner().unwrap()) } else { Err(failed.join("\n")) }
-}
-
-fn add(totals: &mut Figures, figures: Figures) {
-    for (what, count) in figures {
-        let total = totals.entry(what).or_default();
-        *total = if what.starts_with("most ") { count.max(*total) } else { *total + count };
-    }
+    let tell = |(): &mut (), seed| try_seed(seed, None).map_err(|failure| failure.text(seed));
+    seeds::try_each(first..first + seeds, progress, || (), tell)
 }
 
 /// What must have happened in that many stories, or they test less than they say.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Priority;
-use crate::backoff::mix;
 use crate::engine::Link;
+use crate::engine::tests::dice::Dice;
 
 /// When deeds end, and calm begins.
 pub(super) const CALM: u64 = 30_000;
@@ -217,34 +217,12 @@ pub(super) fn from_text(text: &str) -> Vec<Step> {
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"))).collect()
 }
 
-/// Chances.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0) % below
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn small(&mut self, below: u64) -> u8 {
-        u8::try_from(self.below(below)).unwrap()
-    }
-
-    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
-    }
-}
-
 const JOBS: u64 = 40;
 const WORKERS: u64 = 3;
 
 /// The story of a seed.
 pub(super) fn script(seed: u64) -> Vec<Step> {
-    let mut dice = Dice(mix(seed));
+    let mut dice = Dice::new(seed);
     let mut steps = Vec::new();
     for worker in 0..WORKERS {
         // One that comes late takes the place of one that was killed or has stopped.

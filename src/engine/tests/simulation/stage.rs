@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::script::{CALM, Choice, Deed, End, Job, Line, Step, Worker, kind as kind_of};
 use crate::Backoff;
+use crate::engine::tests::seeds::Figures;
 use crate::engine::tests::server::{Flaw, json};
 use crate::engine::tests::world::{Behaviour, Clock, Mishap, Mishaps, World, config, kind, ms};
 use crate::engine::{Input, Link};
@@ -26,9 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const IDLE: (Duration, usize) = (Duration::from_secs(60), 40);
 
 const LINKS: [Link; 3] = [Link::Work, Link::Watch, Link::Settle];
-
-/// What happened how often.
-pub(super) type Figures = BTreeMap<&'static str, u64>;
 
 /// Who is who in a script.
 #[derive(Default)]
@@ -247,7 +245,7 @@ fn merge(world: &mut World, cast: &Rc<RefCell<Cast>>, keyed: Keyed, expected: Op
         Choice::With => Decision::With(Some(json("1"))),
         Choice::Independent => Decision::Independent,
     };
-    let stance = expected.map(|expected| Stance { decision, expected });
+    let stance = expected.clone().map(|expected| Stance { decision, expected });
     match world.server.enqueue_keyed(&KeyedJob { job: new.into(), stance, skip: Vec::new() }) {
         KeyedAnswer::Stored { id, effect, wakes, .. } => {
             world.count(match effect {
@@ -260,7 +258,11 @@ fn merge(world: &mut World, cast: &Rc<RefCell<Cast>>, keyed: Keyed, expected: Op
             let (expected, cast) = (found.map(|found| found.version), Rc::clone(cast));
             world.at(world.time + ms(keyed.after), move |world| merge(world, &cast, keyed, expected));
         }
-        KeyedAnswer::Busy => unreachable!("the model has no locks"),
+        KeyedAnswer::Busy => {
+            world.count("keyed jobs that met a held row");
+            let cast = Rc::clone(cast);
+            world.at(world.time + ms(50), move |world| merge(world, &cast, keyed, expected));
+        }
     }
 }
 
