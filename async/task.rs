@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use async_channel::Sender;
@@ -16,6 +16,7 @@ use crate::engine::Input;
 use crate::job::RunId;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, Verdict};
+use crate::sync::AtomicU8;
 
 use super::runner::Run;
 
@@ -182,5 +183,8 @@ impl Drop for JobTask {
     }
 }
 
+#[cfg(shuttle)]
+#[path = "../tests/interleavings/aborting.rs"]
+mod interleavings;
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,12 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use crate::error::{Error, ErrorKind};
 use crate::panic_boundary::guarded;
+use crate::sync::{Condvar, Mutex};
 
 /// What the database says to a handler's request; it arrives while the handler goes on.
 ///

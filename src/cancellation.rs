@@ -9,14 +9,13 @@ use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use event_listener::{Event, EventListener, Listener};
-
 use crate::panic_boundary::guarded;
+use crate::sync::{AtomicU8, Event, EventListener, Listener, Mutex, MutexGuard};
 
 /// Why a run is told to wind down.
 #[non_exhaustive]

@@ -2,9 +2,10 @@
 #![deny(clippy::disallowed_methods)]
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::report::{Report, Verdict};
+use crate::sync::Mutex;
 
 /// Sends a run's report when the last part of the run has let go of it.
 ///

@@ -66,6 +66,7 @@ mod stats;
 #[cfg(feature = "testing")]
 mod stint;
 mod submit;
+mod sync;
 mod task;
 mod text;
 mod time;
@@ -132,6 +133,10 @@ pub use task::{Priority, Task};
 pub use traces::Tracing;
 
 /// The README's programs compile.
+#[cfg(shuttle)]
+#[path = "../tests/interleavings/mod.rs"]
+mod interleavings;
+
 #[cfg(all(doctest, feature = "blocking", feature = "async"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

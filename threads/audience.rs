@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-
 use crate::observer::{Event, Observed, Observers};
 use crate::panic_boundary::guarded;
 
 use super::named::Threads;
+use super::primitives::{Receiver, Sender, bounded};
 
 /// How many events may wait for observers that are slow; some megabytes at most.
 const WAITING: usize = 10_000;
@@ -71,4 +70,5 @@ fn tell_all(observers: &Observers, worker: Option<&str>, events: &Receiver<Event
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests;

@@ -5,6 +5,7 @@
 mod audience;
 mod named;
 mod pool;
+mod primitives;
 mod runner;
 
 pub(crate) use audience::Audience;

@@ -2,14 +2,16 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::RecvTimeoutError;
 
 #[cfg(feature = "blocking")]
 use crate::error::{Error, ErrorKind};
 use crate::panic_boundary::guarded;
+
+use super::primitives::thread::{self, JoinHandle};
+use super::primitives::{Receiver, Sender, bounded};
 
 /// Threads that belong together. Dropping this leaves them to themselves.
 pub(crate) struct Threads {

@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::ask::Desk;
 use crate::cancellation::{CancelReason, CancellationToken};
@@ -18,6 +16,7 @@ use crate::job::RunId;
 use crate::report::{Report, Verdict};
 
 use super::named::Threads;
+use super::primitives::{AtomicU8, AtomicUsize, Receiver, Sender, unbounded};
 use super::runner::Runner;
 
 /// The coordinator's end of the pool.
@@ -206,4 +205,5 @@ impl<S> Shared<S> {
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests;

@@ -1,0 +1,16 @@
+//! Threads and channels, and what `src/sync.rs` says.
+
+pub(super) use crate::sync::AtomicU8;
+
+#[cfg(not(shuttle))]
+pub(super) use {
+    crossbeam_channel::{Receiver, Sender, bounded, unbounded},
+    std::{sync::atomic::AtomicUsize, thread},
+};
+
+#[cfg(shuttle)]
+pub(super) use {
+    crate::interleavings::channel::{Receiver, Sender, bounded, unbounded},
+    crate::interleavings::thread,
+    shuttle::sync::atomic::AtomicUsize,
+};
