@@ -36,6 +36,7 @@ pub(crate) struct Row {
     pub(crate) payload: String,
     pub(crate) carry: Option<String>,
     pub(crate) key: Option<String>,
+    pub(crate) trace: Option<String>,
     pub(crate) cancel_requested: bool,
     /// When it finished, if it has.
     pub(crate) ended: Duration,
@@ -121,7 +122,8 @@ fn kind_name(name: &str) -> &'static str {
 impl Server {
     pub(crate) fn enqueue(&mut self, kind: &'static str, priority: Priority, delay: Duration) -> i64 {
         let payload = json("null");
-        let job = NewJob { kind: kind.into(), priority, payload, dedup_key: None, delay: 0.0, due_at: None };
+        let job =
+            NewJob { kind: kind.into(), priority, payload, dedup_key: None, trace: None, delay: 0.0, due_at: None };
         let due = self.now + delay;
         self.insert(&job, due)
     }
@@ -144,6 +146,7 @@ impl Server {
             payload: job.payload.get().to_owned(),
             carry: None,
             key: job.dedup_key.clone(),
+            trace: job.trace.clone(),
             cancel_requested: false,
             ended: Duration::ZERO,
             version: self.next_version(),

@@ -71,7 +71,7 @@ impl Server {
             created_at: SystemTime::UNIX_EPOCH + row.created,
             visible_at: SystemTime::UNIX_EPOCH + row.visible,
             claimed_at: SystemTime::UNIX_EPOCH + now,
-            trace: None,
+            trace: row.trace.as_deref().map(Into::into),
             failure_count: row.failures,
             payload: json(&row.payload),
             carry: row.carry.as_deref().map(json),

@@ -71,6 +71,7 @@ impl Server {
         row.version = version;
         row.state = if due > now { State::Scheduled } else { State::Ready };
         row.payload = it.job.payload.get().to_owned();
+        row.trace = it.job.trace.clone().or(row.trace.take());
         let effect = if let Decision::With(carry) = decision {
             row.priority = row.priority.min(it.job.priority);
             row.carry = carry.as_ref().map(|json| json.get().to_owned()).or(row.carry.take());

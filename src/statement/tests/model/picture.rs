@@ -71,8 +71,9 @@ pub(super) fn answer(reply: &Reply) -> Vec<Line> {
 
 fn claimed(reply: &ClaimReply) -> Vec<Line> {
     let one = |(nth, job): (usize, &ClaimedJob)| {
-        let ClaimedJob { id, kind, priority, failure_count, payload, carry, .. } = job;
-        let text = format!("claimed {nth}: {id} {kind} {priority:?} failures {failure_count} {payload} {carry:?}");
+        let ClaimedJob { id, kind, priority, failure_count, payload, carry, trace, .. } = job;
+        let text =
+            format!("claimed {nth}: {id} {kind} {priority:?} failures {failure_count} {payload} {carry:?} {trace:?}");
         line(text, [since_1970(job.created_at), since_1970(job.visible_at)])
     };
     let ClaimReply { malformed, looked, stale, looked_for, .. } = reply;
@@ -120,11 +121,11 @@ fn since_1970(at: SystemTime) -> f64 {
 
 /// One row for each line. Of a payload the beginning and the length.
 pub(super) const TABLES: &str = "\
-    SELECT format('job %s %s %s priority %s runs %s failures %s key %s payload %s %s carry %s asked %s', j.id, j.kind, \
+    SELECT format('job %s %s %s priority %s runs %s failures %s key %s payload %s %s carry %s trace %s asked %s', j.id, j.kind, \
              coalesce(CASE l.state WHEN 0 THEN 'ready' WHEN 1 THEN 'scheduled' WHEN 2 THEN 'claimed by ' || j.claimed_by END, \
                       j.status), \
              j.priority, j.run_count, j.failure_count, coalesce(j.dedup_key, '-'), left(j.payload::text, 8), \
-             octet_length(j.payload::text), coalesce(j.carry::text, '-'), j.cancel_requested_at IS NOT NULL), \
+             octet_length(j.payload::text), coalesce(j.carry::text, '-'), coalesce(j.trace, '-'), j.cancel_requested_at IS NOT NULL), \
            array_remove(ARRAY[extract(epoch FROM j.created_at), extract(epoch FROM j.visible_at), \
              extract(epoch FROM coalesce(j.claim_expires_at, j.finished_at))], NULL)::float8[] \
     FROM {schema}.jobs j LEFT JOIN {schema}.live l ON l.id = j.id \
@@ -162,13 +163,13 @@ fn live_job(id: i64, row: &ModelRow) -> Line {
 }
 
 fn job(id: i64, row: &ModelRow, state: &str, asked: bool, until: Option<Duration>) -> Line {
-    let ModelRow { kind, priority, run_count, failures, payload, carry, key, .. } = row;
-    let (key, carry) = (key.as_deref().unwrap_or("-"), carry.as_deref().unwrap_or("-"));
+    let ModelRow { kind, priority, run_count, failures, payload, carry, key, trace, .. } = row;
+    let [key, carry, trace] = [key, carry, trace].map(|it| it.as_deref().unwrap_or("-"));
     let (start, length, priority) = (&payload[..8], payload.len(), priority.code());
     let asked = if asked { "t" } else { "f" };
     let text = format!(
         "job {id} {kind} {state} priority {priority} runs {run_count} failures {failures} key {key} \
-         payload {start} {length} carry {carry} asked {asked}"
+         payload {start} {length} carry {carry} trace {trace} asked {asked}"
     );
     line(text, [row.created, row.visible].into_iter().chain(until).map(|at| at.as_secs_f64()))
 }

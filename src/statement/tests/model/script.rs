@@ -110,6 +110,9 @@ pub(super) struct Job {
     /// More than fits in the row.
     pub(super) large: bool,
     pub(super) key: Option<u8>,
+    /// Of whatever trace.
+    #[serde(default)]
+    pub(super) traced: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -287,6 +290,7 @@ impl Author {
             by_instant: self.dice.one_in(4),
             large: self.dice.one_in(5),
             key,
+            traced: self.dice.one_in(2),
         }
     }
 

@@ -219,6 +219,7 @@ impl Stage<'_> {
             kind: KINDS[usize::from(it.kind) % KINDS.len()].into(),
             priority: Priority::from_code(it.priority.into()).unwrap_or_default(),
             payload: json(&payload),
+            trace: it.traced.then(|| format!("t{}", self.payloads)),
             dedup_key: it.key.map(|key| format!("k{key}")),
             delay: seconds(it.delay),
             due_at: it.by_instant.then_some(due_at),
