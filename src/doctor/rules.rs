@@ -130,7 +130,7 @@ fn lazy(facts: &Facts) -> Option<Finding> {
 
 fn indexes(facts: &Facts) -> Vec<Finding> {
     let missing = (!facts.missing.is_empty()).then(|| facts.missing.join(", ")).map(|names| {
-        let remedy = "Create it as the files in `migrations/` do.";
+        let remedy = "Create it as `venturi migrate --sql` shows.";
         found(Severity::Error, "index_missing", format!("not there: {names}"), remedy)
     });
     let invalid = (!facts.invalid.is_empty())
