@@ -21,6 +21,7 @@ mod threads {
         the_doctor_finds_what_a_server_was_told_to_leave_out_and_what_that_leaves_behind
         the_doctor_finds_transactions_that_somebody_has_forgotten
         the_doctor_finds_a_slot_that_its_standby_has_left
+        the_doctor_finds_a_standby_whose_query_holds_dead_rows_back
     );
 }
 

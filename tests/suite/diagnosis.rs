@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use postgres::{Client, NoTls};
 use venturi::{Database, Severity};
 
 use super::cluster::Cluster;
@@ -196,6 +197,32 @@ pub(crate) fn the_doctor_finds_transactions_that_somebody_has_forgotten(front: &
     forgotten.batch_execute("ROLLBACK").expect("SQL");
     forgotten.batch_execute("ROLLBACK PREPARED 'forgotten'").expect("SQL");
     codes.iter().for_each(|code| assert_eq!(found(&stage, code), None, "as the remedy says"));
+}
+
+/// A million of them, which is how far a standby may be behind.
+const SPEND_NUMBERS: &str = "CREATE UNLOGGED TABLE spent (); DO $$ BEGIN FOR i IN 1..1000100 LOOP \
+    BEGIN INSERT INTO spent DEFAULT VALUES; EXCEPTION WHEN others THEN NULL; END; END LOOP; END $$";
+
+pub(crate) fn the_doctor_finds_a_standby_whose_query_holds_dead_rows_back(front: &dyn Front) {
+    let cluster = server();
+    let stage = Stage::at(front, cluster.url());
+    let standby = cluster.start_standby().expect("a standby");
+    stage.place.reconnect();
+    standby.psql("ALTER SYSTEM SET hot_standby_feedback = on").expect("a superuser");
+    standby.psql("ALTER SYSTEM SET wal_receiver_status_interval = 1").expect("a superuser");
+    standby.psql("SELECT pg_reload_conf()").expect("a superuser");
+    let mut query = Client::connect(&standby.url(), NoTls).expect("a connection");
+    query.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class").expect("SQL");
+    let held = "SELECT count(*) FROM pg_stat_replication WHERE backend_xmin IS NOT NULL";
+    eventually("the standby says what it needs", || (stage.place.number(held) == 1).then_some(()));
+    assert_eq!(found(&stage, "standby_feedback"), None, "it is not far behind");
+    cluster.psql("ALTER SYSTEM SET synchronous_standby_names = ''").expect("a superuser");
+    cluster.psql("SELECT pg_reload_conf()").expect("a superuser");
+    stage.place.run(SPEND_NUMBERS);
+    let (severity, evidence) = found(&stage, "standby_feedback").expect("it is far behind");
+    assert!(severity == Severity::Warning && evidence.contains("transactions behind"), "{evidence}");
+    query.batch_execute("ROLLBACK").expect("SQL");
+    eventually("it has caught up", || found(&stage, "standby_feedback").is_none().then_some(()));
 }
 
 pub(crate) fn the_doctor_finds_a_slot_that_its_standby_has_left(front: &dyn Front) {
