@@ -10,8 +10,8 @@ impl Queue {
     /// The request to a running job is recorded on its row, and the worker is told: the run's context is cancelled within a
     /// second ([`CancelReason::Requested`](crate::CancelReason::Requested)), at the latest with the next renewal of its lease.
     /// Whether to heed it is up to the handler. The job ends as completed if it completes, else as cancelled, also when it
-    /// pauses or fails. (A worker built with `renew_leases(false)` that misses the notification does not learn of it, and the
-    /// job still ends so.)
+    /// pauses or fails. (A worker that does not listen for notifications looks as often as it polls, at most once a second. One
+    /// built with `renew_leases(false)` that misses the notification does not learn of it, and the job still ends so.)
     ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};

@@ -66,8 +66,12 @@ impl<'a> Connection<'a> {
     }
 
     /// What cancels the statement that runs at the time it is used.
-    pub(super) fn cancel_token(&self) -> CancelToken {
-        self.client.cancel_token()
+    ///
+    /// Nothing over a pooler: by the time a request arrives there, another client may have the connection to the server;
+    /// and PgBouncer 1.18 can die of one whose sender has gone (its issue 801), and with it everybody's connections. What
+    /// runs there is ended by the time-out that each transaction sets.
+    pub(super) fn cancel_token(&self) -> Option<CancelToken> {
+        (!self.pooled).then(|| self.client.cancel_token())
     }
 
     /// Runs a statement; several commands as one transaction.

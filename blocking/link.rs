@@ -68,8 +68,8 @@ type Command = (StatementId, Statement);
 /// What the owner and the thread know of each other, although neither waits for the other.
 enum Hold {
     Idle,
-    /// A statement runs, and can be cancelled.
-    Running(CancelToken),
+    /// A statement runs, and can be cancelled with this.
+    Running(Option<CancelToken>),
     /// The owner has given this thread up: it starts nothing more.
     Forgotten,
 }
@@ -120,7 +120,7 @@ impl LinkThreads {
         let Some(Current { commands, hold }) = self.current.take() else { return };
         drop(commands);
         let before = mem::replace(&mut *hold.lock(), Hold::Forgotten);
-        if let Hold::Running(token) = before {
+        if let Hold::Running(Some(token)) = before {
             self.cancel(token);
         }
     }

@@ -176,7 +176,8 @@ impl Database {
 
     /// Whether a worker listens for notifications. Default: `true`.
     ///
-    /// Without it, a job that nobody looks for starts when `poll_max` is over at the latest.
+    /// Without it, a job that nobody looks for starts when `poll_max` is over at the latest, and a running one that is
+    /// cancelled hears of it then, at the soonest within a second.
     #[must_use]
     pub fn listen(mut self, listen: bool) -> Self {
         self.listen = listen;

@@ -12,6 +12,8 @@ macro_rules! pooling {
     () => {
         crate::suite::bodies! { tests: pooling: [
             over_a_pooler_everything_works_by_polling,
+            over_a_pooler_jobs_are_merged_controlled_and_asked_about,
+            over_a_pooler_what_is_given_up_is_left_to_its_time_out,
             a_worker_behind_a_pooler_listens_where_it_is_told_to,
             a_pooler_that_was_not_expected_is_named_in_the_error,
             the_doctor_tells_of_a_pooler_that_was_not_expected,

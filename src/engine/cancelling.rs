@@ -2,10 +2,11 @@
 //!
 //! The row says so; a notification only says that it is time to look. So one read of the named rows that run here follows
 //! it, over the watch link, and a notification about jobs of other workers costs nothing. One that is lost costs time: the
-//! next renewal tells as well.
+//! next renewal tells as well. A worker that hears no notifications looks as often as it polls for jobs.
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use super::purpose::Purpose;
 use super::runs::{Row, Work};
@@ -14,10 +15,15 @@ use crate::cancellation::CancelReason;
 use crate::job::RunId;
 use crate::notification::Cancelled;
 use crate::statement::{Inquiry, Statement};
+use crate::time::later;
 
 /// How many jobs that do not run here are remembered while a claim is on its way, whose reply may bring them. More are
 /// left to the next renewal.
 const MAX_EARLY: usize = 1_000;
+
+/// The shortest time between two looks of a worker that hears no notifications, however often it polls for jobs: as long
+/// as a notified one may take.
+const MIN_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Cancelling {
@@ -25,6 +31,14 @@ pub(super) struct Cancelling {
     named: BTreeSet<i64>,
     /// Jobs that were named while a claim was in flight and did not run here yet.
     early: BTreeSet<i64>,
+    /// When a worker that hears no notifications looks at all that runs here; nothing while nothing does.
+    look_at: Option<Instant>,
+}
+
+impl Cancelling {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.look_at
+    }
 }
 
 impl Engine {
@@ -60,8 +74,19 @@ impl Engine {
         }
     }
 
+    /// A run has begun, whose cancellation nobody may tell this worker of.
+    pub(super) fn watch_for_cancellations(&mut self, now: Instant) {
+        if !self.rules.listen && self.cancelling.look_at.is_none() {
+            self.cancelling.look_at = Some(later(now, self.rules.config.poll_max.max(MIN_LOOK)));
+        }
+    }
+
     /// The look that is due.
-    pub(super) fn next_cancellations(&mut self) -> Option<(Statement, Purpose)> {
+    pub(super) fn next_cancellations(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
+        if self.cancelling.look_at.take_if(|at| *at <= now).is_some() && !self.runs.is_empty() {
+            self.look_for_cancellations();
+            self.watch_for_cancellations(now);
+        }
         let named = std::mem::take(&mut self.cancelling.named);
         let of_named = named.into_iter().flat_map(|job| self.runs.of_job(job));
         let held = of_named.filter(|(_, run)| run.work == Work::Going && run.row == Row::Held);

@@ -82,6 +82,7 @@ impl Engine {
                 ran: Duration::ZERO,
             },
         );
+        self.watch_for_cancellations(now);
         if self.rules.config.renew_leases {
             self.leases.renew_at = sooner(self.leases.renew_at, Some(renewal));
         }

@@ -208,7 +208,7 @@ impl Engine {
         if self.rules.listen && !self.watching.listening {
             return Some((Statement::Listen, Purpose::Listen));
         }
-        if let Some(look) = self.next_cancellations() {
+        if let Some(look) = self.next_cancellations(now) {
             return Some(look);
         }
         if let Some(payload) = self.watching.announcement(now) {
@@ -228,7 +228,8 @@ impl Engine {
             return None;
         }
         let sweep = self.sweeping.deadline().filter(|_| self.is_running());
-        let idle = sooner(self.watching.pulse_at, sweep).filter(|_| self.watch.is_idle());
+        let look = sooner(self.cancelling.deadline(), sweep);
+        let idle = sooner(self.watching.pulse_at, look).filter(|_| self.watch.is_idle());
         sooner(self.watch.deadline(), idle)
     }
 }

@@ -1,19 +1,19 @@
 //! Behind a pooler that lends connections for a transaction.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use postgres::{Client, NoTls};
 use tokio_postgres::config::Host;
-use venturi::{Database, ErrorKind, Severity};
+use venturi::{CancelOutcome, Cleanup, Database, ErrorKind, JobFilter, JobStatus, RequeueOutcome, Severity};
 
 use super::diagnosis::found_by;
 use super::front::{Front, WorkerSpec, refusals};
-use super::place::{self, Place, eventually, fresh_name};
-use super::probe::{Kind, Step, job};
+use super::place::{self, Place, eventually, for_a_while, fresh_name};
+use super::probe::{Kind, Manner, Step, job};
 use super::stage::Stage;
 
 /// How many connections the pooler has to the server; fewer than a test's clients, so that they take turns.
@@ -33,6 +33,13 @@ impl Pooler {
             eprintln!("SKIPPED: pgbouncer is not installed (Debian, Ubuntu: apt-get install pgbouncer)");
             return None;
         };
+        // A port that is free now may be another's when the pooler gets to it.
+        let pooler = (0..10).find_map(|_| Self::started(&program, extra));
+        Some(pooler.expect("a port that stays free"))
+    }
+
+    /// Nothing if it has not found its port free.
+    fn started(program: &Path, extra: &str) -> Option<Self> {
         let folder = std::env::temp_dir().join(fresh_name("pooler"));
         fs::create_dir(&folder).expect("a folder");
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr()).expect("a port").port();
@@ -48,8 +55,11 @@ impl Pooler {
         command.stdin(Stdio::piped()).stdout(log()).stderr(log());
         let guard = command.spawn().expect("a shell");
         let pooler = Self { port, folder, guard };
-        eventually("the pooler answers", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
-        Some(pooler)
+        let listens = eventually("the pooler listens, or says why not", || {
+            let log = pooler.log();
+            [("process up", true), ("FATAL", false)].into_iter().find_map(|(word, it)| log.contains(word).then_some(it))
+        });
+        listens.then_some(pooler)
     }
 
     fn config(&self, name: &str) -> tokio_postgres::Config {
@@ -64,6 +74,10 @@ impl Pooler {
 
     fn client(&self) -> Client {
         postgres::Config::from(self.config("observer")).connect(NoTls).expect("the pooler lets everybody in")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     /// What is left in the server's sessions when nobody uses them: settings, prepared statements, channels.
@@ -87,9 +101,8 @@ impl Drop for Pooler {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
-        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         if std::thread::panicking() {
-            eprintln!("the pooler said:\n{log}");
+            eprintln!("the pooler said:\n{}", self.log());
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -152,6 +165,76 @@ pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
     workers.iter().for_each(|worker| drop(worker.stop()));
     drop(queues);
     pooler.assert_nothing_is_left_behind();
+}
+
+/// What the others of these tests leave out: keys, the control of jobs, and what a handler asks for in mid-run.
+pub(crate) fn over_a_pooler_jobs_are_merged_controlled_and_asked_about(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("") else { return };
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
+    let database = pooler.database(place).pooled(true).listen(false);
+    front.migrate(&database).expect("migrating");
+    let queue = front.connect(&database).expect("connecting");
+    let enqueue = |job| queue.enqueue(job).expect("stored").id.get();
+    let keyed = |amount| job("keyed").keyed("k", Manner::SumAndCarry).amount(amount).with_filler(2_000);
+    let merged = enqueue(keyed(1));
+    assert_eq!([enqueue(keyed(2)), enqueue(keyed(3))], [merged; 2]);
+    let many = (0..5).map(|nth| job(nth.to_string()).keyed(if nth < 3 { "k" } else { "l" }, Manner::Sum).amount(1));
+    let many = queue.enqueue_many(Kind::Plain, many.collect()).expect("stored");
+    assert_eq!(place.number("SELECT count(*) FROM live"), 2);
+    assert!(many.iter().take(3).all(|it| it.id.get() == merged));
+    assert_eq!(queue.cancel(merged).expect("an answer"), CancelOutcome::Cancelled);
+    assert_eq!(queue.requeue(merged).expect("an answer"), RequeueOutcome::Requeued);
+    assert!(queue.pause_kind(Kind::Plain.name()).expect("an answer"));
+    assert_eq!(queue.paused_kinds().expect("an answer").len(), 1);
+    assert!(queue.resume_kind(Kind::Plain.name()).expect("an answer"));
+    queue.cancel_all(JobFilter::new().kind("plain")).expect("cancelling by filter");
+    queue.requeue_all(JobFilter::new().status(JobStatus::Cancelled)).expect("requeueing by filter");
+    let spec = WorkerSpec {
+        poll_max: Some(Duration::from_millis(200)),
+        backoff: Some((Duration::from_millis(10), Duration::from_millis(10))),
+        ..WorkerSpec::default()
+    };
+    let worker = stage.work_on(&spec, database);
+    let asking = job("asking").run([Step::Checkpoint, Step::Fail("once".into())]);
+    let asking = enqueue(asking.run([Step::Recall(3), Step::Attach("a".into())]));
+    let held = enqueue(job("held").run([Step::WaitForSignal, Step::Fail("no".into())]));
+    stage.wait_start("held", 1);
+    assert_eq!(queue.cancel(held).expect("an answer"), CancelOutcome::Requested);
+    place.wait_status(held, "cancelled");
+    for id in [asking, merged] {
+        place.wait_status(id, "completed");
+    }
+    assert_eq!(queue.journal(asking, None).expect("a page").entries.len(), 2);
+    assert!(queue.stats().expect("counts").kinds["plain"].finished_last_minute > 0);
+    assert_eq!(worker.stop().late, 0);
+    queue.cleanup(Cleanup::new().completed(Duration::ZERO).cancelled(Duration::ZERO)).expect("cleaning up");
+    drop(queue);
+    pooler.assert_nothing_is_left_behind();
+}
+
+/// A request to cancel may reach somebody else's statement there, and PgBouncer 1.18 can die of one.
+pub(crate) fn over_a_pooler_what_is_given_up_is_left_to_its_time_out(front: &dyn Front) {
+    let Some(pooler) = Pooler::start("") else { return };
+    let stage = Stage::bare(front, place::url());
+    let place = &stage.place;
+    let database = pooler.database(place).pooled(true).listen(false);
+    front.migrate(&database).expect("migrating");
+    let queue = front.connect(&database).expect("connecting");
+    let brief = Some(Duration::from_millis(200));
+    let spec = WorkerSpec { poll_max: brief, shutdown_timeout: brief, abort_grace: brief, ..WorkerSpec::default() };
+    let worker = stage.work_on(&spec, database);
+    queue.enqueue(job("a").run([Step::WaitForSignal])).expect("stored");
+    stage.wait_start("a", 1);
+    let mut client = place.session();
+    let mut holder = client.transaction().expect("a transaction");
+    holder.batch_execute("LOCK TABLE live").expect("the lock is free");
+    let report = worker.stop();
+    assert_eq!(report.left_claimed.len(), 1, "its result waits for the table: {report:?}");
+    for_a_while(Duration::from_millis(300), "a worker that gives a connection up would ask at once");
+    assert!(!pooler.log().contains("cancel request"));
+    holder.commit().expect("no lock any more");
+    queue.enqueue(job("b")).expect("stored");
 }
 
 /// There is no poll, so nothing but a notification or the end of another run can start a job.

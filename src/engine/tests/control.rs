@@ -13,12 +13,15 @@ const S: fn(u64) -> Duration = Duration::from_secs;
 
 /// A world with one worker that runs so many jobs until they are told to end.
 fn busy(jobs: usize) -> (World, usize, Vec<i64>) {
-    let mut world = World::new(1);
+    busy_in(World::new(1), config(8), jobs, S(2))
+}
+
+fn busy_in(mut world: World, config: crate::config::Config, jobs: usize, begun: Duration) -> (World, usize, Vec<i64>) {
     world.behave(|_, _| Behaviour { cooperative: true, ..Behaviour::takes(S(100_000)) });
-    let node = world.add(config(8), vec![kind("a")]);
+    let node = world.add(config, vec![kind("a")]);
     world.run_until(S(1));
     let ids = (0..jobs).map(|_| world.enqueue("a", Priority::Normal, Duration::ZERO)).collect();
-    world.run_until(S(2));
+    world.run_until(begun);
     assert_eq!(world.handlers(node), jobs);
     (world, node, ids)
 }
@@ -89,6 +92,29 @@ fn a_cancellation_whose_notification_was_lost_is_found_by_the_next_renewal() {
     assert!(world.nodes[node].cancels.is_empty());
     world.run_until(S(302));
     assert_eq!(world.entries("cancelled"), 1, "a third of the lease has passed");
+}
+
+/// As over a pooler. The lease is of no use where it is not renewed.
+#[test]
+fn a_worker_that_hears_nothing_looks_for_cancellations_as_often_as_it_polls() {
+    for (poll_max, renew_leases) in [(S(2), true), (S(2), false), (ms(50), true)] {
+        let (mut deaf, mut config) = (World::new(1), config(2));
+        deaf.deaf = true;
+        (config.poll_max, config.renew_leases) = (poll_max, renew_leases);
+        // All slots are taken, so it has no other reason to poll.
+        let (mut world, node, ids) = busy_in(deaf, config, 2, S(4));
+        world.run_until(S(8));
+        world.request_cancel(&ids[..1]);
+        world.run_until(S(8) + poll_max.max(S(1)) + ms(50));
+        assert_eq!((world.entries("cancelled"), world.handlers(node)), (1, 1), "{poll_max:?}");
+        world.request_cancel(&ids[1..]);
+        world.run_until(S(13));
+        assert_eq!(world.entries("cancelled"), 2, "{poll_max:?}");
+        let looks = world.nodes[node].sent("cancellations");
+        assert!((3..=13).contains(&looks), "{poll_max:?}: {looks}");
+        world.run_until(S(60));
+        assert_eq!(world.nodes[node].sent("cancellations"), looks, "nothing runs, and nobody looks");
+    }
 }
 
 #[test]

@@ -134,6 +134,8 @@ pub(super) struct World {
     pub(super) hung: bool,
     /// Somebody holds a lock on the table: what writes is refused after the lock's time-out.
     pub(super) locked: bool,
+    /// Workers that come from here on do not listen for notifications.
+    pub(super) deaf: bool,
     /// Nodes that cannot connect although the server is up.
     pub(super) unreachable: BTreeSet<usize>,
     pub(super) nodes: Vec<Node>,
@@ -166,6 +168,7 @@ impl World {
             server_up: true,
             hung: false,
             locked: false,
+            deaf: false,
             unreachable: BTreeSet::new(),
             nodes: Vec::new(),
             behaviour: Box::new(|_, _| Behaviour::takes(ms(1))),
@@ -228,7 +231,8 @@ impl World {
             paused: false,
             backlog: Vec::new(),
         };
-        let rules = Rules { config, kinds, worker: name.into(), channel: "venturi".to_owned(), listen: true, seed };
+        let (channel, listen) = ("venturi".to_owned(), !self.deaf);
+        let rules = Rules { config, kinds, worker: name.into(), channel, listen, seed };
         self.nodes.push(node);
         self.nodes[index].engine = Some(Engine::new(rules, self.now(index)));
         self.drive(index);
@@ -493,7 +497,7 @@ impl World {
 
     pub(super) fn broadcast(&mut self, payload: &str) {
         for node in 0..self.nodes.len() {
-            let listening = self.nodes[node].connected.contains_key(&Link::Watch);
+            let listening = !self.deaf && self.nodes[node].connected.contains_key(&Link::Watch);
             if listening && !self.chance(self.faults.notification_lost) {
                 if let Some(late) = self.mishaps.of_notification(node) {
                     self.schedule(TRIP + late, Happening::Tell(node, Input::Notified(payload.to_owned())));
