@@ -35,6 +35,9 @@ mod errand;
 mod error;
 mod fault;
 mod filter;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handler;
 mod job;
 mod job_info;
