@@ -12,7 +12,7 @@ use crate::context::{Home, Ties};
 use crate::engine::{Engine, Input, Link, Output, Rules, Start};
 use crate::error::Error;
 use crate::job::RunId;
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::report::{Report, ShutdownReport, Verdict};
 use crate::threads::{Audience, Pool, Runner};
 use crate::time::later;
@@ -49,7 +49,7 @@ pub(super) struct Channels {
 pub(super) struct Blocking<S> {
     /// By kind; nothing for those that are futures.
     pub(super) runners: Vec<Option<Runner<S>>>,
-    pub(super) state: Arc<S>,
+    pub(super) state: Arc<Contained<S>>,
 }
 
 /// Starts the thread. The tokens of its runs are children of `shutdown`; somebody has to send [`Input::Shutdown`] when

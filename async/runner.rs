@@ -16,16 +16,17 @@ use crate::{Context, Outcome, TaskError};
 pub(super) type Run = Pin<Box<dyn Future<Output = Report> + Send>>;
 
 /// Makes the run of a job of one kind; the kind's type is in the function.
-pub(super) type Runner<S> = fn(ClaimedJob, Ties, Arc<S>) -> Run;
+pub(super) type Runner<S> = fn(ClaimedJob, Ties, Arc<Contained<S>>) -> Run;
 
 /// The [`Runner`] of `T`. Neither polling what it returns nor dropping it panics.
-pub(super) fn run<S, T>(job: ClaimedJob, ties: Ties, state: Arc<S>) -> Run
+pub(super) fn run<S, T>(job: ClaimedJob, ties: Ties, state: Arc<Contained<S>>) -> Run
 where
     S: Send + Sync + 'static,
     T: AsyncHandler<S>,
 {
     Box::pin(async move {
-        let report = attempt::<S, T>(job, ties, &state).await;
+        let Some(state) = &state.0 else { return Report::new(Verdict::NotStarted) };
+        let report = attempt::<S, T>(job, ties, state).await;
         report.unwrap_or_else(|panic| Report::new(Verdict::Panicked(panic)))
     })
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::{AsyncHandler, BlockingHandler};
 use crate::knobs::assemble;
 use crate::middleware::{AsyncMiddleware as Middleware, BlockingMiddleware};
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
 use crate::threads;
@@ -54,8 +54,8 @@ pub struct WorkerBuilder<S> {
     config: Config,
     database: Option<Database>,
     registry: Registry<Hand<S>>,
-    state: S,
-    spawner: Option<Box<dyn Spawn>>,
+    state: Contained<S>,
+    spawner: Contained<Box<dyn Spawn>>,
 }
 
 /// What runs the jobs of a kind.
@@ -68,15 +68,17 @@ enum Hand<S> {
 struct Crew<S> {
     /// By kind; nothing for those that run on threads.
     runners: Vec<Option<Runner<S>>>,
-    state: Arc<S>,
-    spawner: Option<Box<dyn Spawn>>,
+    state: Arc<Contained<S>>,
+    /// Nothing: inside the `run` future.
+    spawner: Contained<Box<dyn Spawn>>,
 }
 
 impl<S: Send + Sync + 'static> Worker<S> {
     /// Begins to set up a worker whose handlers share `state`.
     pub fn builder(state: S) -> WorkerBuilder<S> {
         let cores = available_parallelism().map_or(1, usize::from);
-        WorkerBuilder { config: Config::new(cores), database: None, registry: Registry::new(), state, spawner: None }
+        let (config, registry) = (Config::new(cores), Registry::new());
+        WorkerBuilder { config, database: None, registry, state: Contained::new(state), spawner: Contained(None) }
     }
 
     /// Runs jobs until `shutdown` is cancelled and everything that was begun has been brought to an end.
@@ -231,7 +233,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// ```
     #[must_use]
     pub fn spawner(mut self, spawner: impl Spawn) -> Self {
-        self.spawner = Some(Box::new(spawner));
+        self.spawner = Contained::new(Box::new(spawner));
         self
     }
 
@@ -298,7 +300,7 @@ impl<S> Stage<S> {
 
     fn start(&mut self, ticket: Ticket) {
         let Some(task) = self.crew.task(ticket, &self.inbox) else { return };
-        let Some(spawner) = &self.crew.spawner else {
+        let Some(spawner) = &self.crew.spawner.0 else {
             self.local.push(task);
             return;
         };

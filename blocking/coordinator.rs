@@ -12,6 +12,7 @@ use crate::context::Home;
 use crate::engine::{Engine, Input, Link, Output, Rules};
 use crate::error::Error;
 use crate::link::Epoch;
+use crate::panic_boundary::Contained;
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
 use crate::threads::{Audience, Pool, Runner};
@@ -29,7 +30,7 @@ pub(super) struct Parts<S> {
     pub(super) rules: Rules,
     pub(super) database: Database,
     pub(super) registry: Registry<Runner<S>>,
-    pub(super) state: Arc<S>,
+    pub(super) state: Arc<Contained<S>>,
 }
 
 pub(super) struct Coordinator<S> {

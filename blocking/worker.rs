@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::BlockingHandler;
 use crate::knobs;
 use crate::middleware::BlockingMiddleware as Middleware;
-use crate::panic_boundary::guarded;
+use crate::panic_boundary::{Contained, guarded};
 use crate::registry::Registry;
 use crate::threads::{Runner, run};
 use crate::{CancellationToken, Database, ShutdownReport};
@@ -50,6 +50,7 @@ impl<S: Send + Sync + 'static> Worker<S> {
     /// ```
     pub fn builder(state: S) -> WorkerBuilder<S> {
         let cores = available_parallelism().map_or(1, NonZero::get);
+        let state = Contained::new(state);
         WorkerBuilder { state, config: Config::new(cores), database: None, registry: Registry::new() }
     }
 
@@ -144,7 +145,7 @@ impl<S> fmt::Debug for Worker<S> {
 
 /// What a [`Worker`] shall be like; made by [`Worker::builder`].
 pub struct WorkerBuilder<S> {
-    state: S,
+    state: Contained<S>,
     config: Config,
     database: Option<Database>,
     registry: Registry<Runner<S>>,

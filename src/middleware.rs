@@ -12,7 +12,8 @@ use std::time::SystemTime;
 use crate::context::Facts;
 #[cfg(feature = "async")]
 use crate::panic_boundary::GuardedFuture;
-use crate::panic_boundary::guarded;
+#[cfg(any(feature = "blocking", feature = "async"))]
+use crate::panic_boundary::{Contained, guarded};
 use crate::{JobId, Outcome, Priority, TaskError};
 
 /// One run of one job, as middleware sees it.
@@ -132,6 +133,17 @@ where
     }
 }
 
+/// It may be dropped long after it was given, and together with others.
+#[cfg(any(feature = "blocking", feature = "async"))]
+impl<M: BlockingMiddleware> BlockingMiddleware for Contained<M> {
+    fn around(&self, run: &RunInfo<'_>, next: BlockingNext<'_>) -> Result<Outcome, TaskError> {
+        match &self.0 {
+            Some(layer) => layer.around(run, next),
+            None => next.run(),
+        }
+    }
+}
+
 /// The layers further in, and the handler.
 #[cfg(any(feature = "blocking", feature = "async"))]
 #[must_use = "the handler is not run unless `run` is called"]
@@ -230,9 +242,12 @@ trait Erased: Send + Sync {
 }
 
 #[cfg(feature = "async")]
-impl<M: AsyncMiddleware> Erased for M {
+impl<M: AsyncMiddleware> Erased for Contained<M> {
     fn around<'a>(&'a self, run: &'a RunInfo<'a>, next: AsyncNext<'a>) -> Running<'a> {
-        Box::pin(AsyncMiddleware::around(self, run, next))
+        match &self.0 {
+            Some(layer) => Box::pin(layer.around(run, next)),
+            None => Box::pin(next.run()),
+        }
     }
 }
 
@@ -295,12 +310,12 @@ struct Chains {
 #[cfg(any(feature = "blocking", feature = "async"))]
 impl Layers {
     pub(crate) fn add_blocking(&mut self, layer: impl BlockingMiddleware) {
-        Arc::make_mut(&mut self.0).blocking.push(Arc::new(layer));
+        Arc::make_mut(&mut self.0).blocking.push(Arc::new(Contained::new(layer)));
     }
 
     #[cfg(feature = "async")]
     pub(crate) fn add_async(&mut self, layer: impl AsyncMiddleware) {
-        Arc::make_mut(&mut self.0).asynchronous.push(Arc::new(layer));
+        Arc::make_mut(&mut self.0).asynchronous.push(Arc::new(Contained::new(layer)));
     }
 
     /// Whether anything surrounds blocking handlers.

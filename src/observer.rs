@@ -9,6 +9,7 @@ use std::time::Duration;
 use log::kv::{self, Key, Source, Value, VisitSource};
 use log::{Level, Record};
 
+use crate::panic_boundary::Contained;
 use crate::{Effect, JobId, JournalEvent};
 
 const TARGET: &str = "venturi";
@@ -61,13 +62,22 @@ impl<'a> Observed<'a> {
     }
 }
 
+/// It may be dropped long after it was given, and together with others.
+impl<O: Observer> Observer for Contained<O> {
+    fn observe(&self, observed: &Observed<'_>) {
+        if let Some(observer) = &self.0 {
+            observer.observe(observed);
+        }
+    }
+}
+
 /// The observers of one worker or queue. A clone is cheap.
 #[derive(Clone, Default)]
 pub(crate) struct Observers(pub(crate) Vec<Arc<dyn Observer>>);
 
 impl Observers {
     pub(crate) fn add(&mut self, observer: impl Observer) {
-        self.0.push(Arc::new(observer));
+        self.0.push(Arc::new(Contained::new(observer)));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::context::{Home, Ties};
 use crate::departure::Departure;
 use crate::engine::{Input, Start};
 use crate::job::RunId;
+use crate::panic_boundary::Contained;
 use crate::report::{Report, Verdict};
 
 use super::named::Threads;
@@ -41,7 +42,7 @@ type Tell = Arc<dyn Fn(Input) + Send + Sync>;
 struct Shared<S> {
     /// By kind; nothing for kinds that run elsewhere.
     runners: Vec<Option<Runner<S>>>,
-    state: Arc<S>,
+    state: Arc<Contained<S>>,
     tell: Tell,
     /// Passes on what handlers ask.
     desk: Arc<dyn Desk>,
@@ -89,7 +90,7 @@ impl<S: Send + Sync + 'static> Pool<S> {
     /// A pool without threads; `most` is how many there may be. A run more than that would wait for its turn.
     pub(crate) fn new(
         runners: Vec<Option<Runner<S>>>,
-        state: Arc<S>,
+        state: Arc<Contained<S>>,
         tell: impl Fn(Input) + Send + Sync + 'static,
         shutdown: CancellationToken,
         most: usize,
@@ -185,9 +186,9 @@ impl<S> Shared<S> {
         let departure = self.departure(start.id);
         let (desk, home) = (Arc::clone(&self.desk), self.home.clone());
         let ties = Ties { token, desk, departure: departure.clone(), home };
-        let report = match self.runners.get(start.kind).copied().flatten() {
-            Some(run) => run(&start.job, ties, &self.state),
-            None => Report::new(Verdict::NotStarted),
+        let report = match (self.runners.get(start.kind).copied().flatten(), &self.state.0) {
+            (Some(run), Some(state)) => run(&start.job, ties, state),
+            _ => Report::new(Verdict::NotStarted),
         };
         // First, so that the run which takes this one's slot finds this thread free.
         self.busy.fetch_sub(1, Ordering::AcqRel);

@@ -60,11 +60,11 @@ impl Drop for Carry {
     }
 }
 
-impl AsyncHandler<Drops> for Mine {
+impl AsyncHandler<Arc<Drops>> for Mine {
     fn handle(
         &self,
         context: &mut Context<Carry>,
-        drops: &Drops,
+        drops: &Arc<Drops>,
     ) -> impl Future<Output = Result<Outcome, TaskError>> + Send {
         assert!(self.plan != Plan::PanicAtOnce, "at once");
         async {
@@ -105,7 +105,7 @@ fn start(payload: &str, drops: &Arc<Drops>) -> Run {
         departure: Departure::new(|_| {}),
         home: crate::context::Home::nowhere(),
     };
-    run::<Drops, Mine>(job, ties, Arc::clone(drops))
+    run::<Arc<Drops>, Mine>(job, ties, Arc::new(Contained::new(Arc::clone(drops))))
 }
 
 fn planned(plan: Plan, task_panics: bool) -> String {

@@ -78,7 +78,7 @@ fn a_worker_without_a_server_stops_when_it_is_told_to() {
 fn stage(spawner: Option<Box<dyn Spawn>>) -> (Stage<String>, Sender<Order>, Receiver<Input>) {
     let (inputs, inbox) = async_channel::unbounded();
     let (outbox, orders) = async_channel::unbounded();
-    let crew = Crew { spawner, ..worker().crew };
+    let crew = Crew { spawner: Contained(spawner), ..worker().crew };
     let channels = Channels { inbox: Inbox::new(inputs, Home::nowhere()), orders };
     (Stage::new(crew, channels, &CancellationToken::new()), outbox, inbox)
 }

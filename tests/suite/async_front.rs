@@ -15,7 +15,7 @@ use crate::suite::effects::sessions::connect;
 use crate::suite::front::{
     Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, controlled, queue_configured,
 };
-use crate::suite::lab::Lab;
+use crate::suite::lab::{Charge, Estate, Lab};
 use crate::suite::probe::{Kind, for_kind};
 use crate::suite::surrounding::Layer;
 
@@ -89,13 +89,14 @@ pub(crate) struct Async {
 }
 
 impl Async {
-    fn built(self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
+    fn built(self, spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Estate>, Error> {
         let executor = self.executor;
-        let observer = lab.observer();
-        let layer = |name| Layer { name, lab: Arc::clone(&lab) };
+        let observer = lab.observer(Charge(spec.charged));
+        let layer = |name| Layer { name, lab: Arc::clone(&lab), charge: Charge(spec.charged) };
         let layers = [layer("outer"), layer("inner")];
         let on_threads = self.hands == Hands::Threads;
-        let mut builder = configured!(Worker::builder(lab).database(database).observer(observer), spec);
+        let mut builder =
+            configured!(Worker::builder(Estate::new(&lab, spec.charged)).database(database).observer(observer), spec);
         for layer in layers.into_iter().filter(|_| spec.surrounded) {
             builder = if on_threads { builder.blocking_middleware(layer) } else { builder.middleware(layer) };
         }

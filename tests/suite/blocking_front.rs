@@ -13,7 +13,7 @@ use venturi::{CancellationToken, Database, Enqueued, Error, RecoveredStale};
 use crate::suite::front::{
     Front, Handlers, Inside, Job, Producer, QueueSpec, Running, WorkerSpec, configured, controlled, queue_configured,
 };
-use crate::suite::lab::Lab;
+use crate::suite::lab::{Charge, Estate, Lab};
 use crate::suite::probe::{Kind, LONGEST, for_kind};
 use crate::suite::surrounding::Layer;
 
@@ -73,11 +73,12 @@ impl Front for Blocking {
     }
 }
 
-fn built(spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Arc<Lab>>, Error> {
-    let observer = lab.observer();
-    let layer = |name| Layer { name, lab: Arc::clone(&lab) };
+fn built(spec: &WorkerSpec, database: Database, lab: Arc<Lab>) -> Result<Worker<Estate>, Error> {
+    let observer = lab.observer(Charge(spec.charged));
+    let layer = |name| Layer { name, lab: Arc::clone(&lab), charge: Charge(spec.charged) };
     let layers = [layer("outer"), layer("inner")];
-    let mut builder = configured!(Worker::builder(lab).database(database).observer(observer), spec);
+    let mut builder =
+        configured!(Worker::builder(Estate::new(&lab, spec.charged)).database(database).observer(observer), spec);
     if spec.surrounded {
         builder = layers.into_iter().fold(builder, |builder, layer| builder.middleware(layer));
     }

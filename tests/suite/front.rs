@@ -297,6 +297,8 @@ pub(crate) struct WorkerSpec {
     pub(crate) discard_completed: bool,
     /// Two layers around each run.
     pub(crate) surrounded: bool,
+    /// State, observer and layers panic when they are dropped.
+    pub(crate) charged: bool,
 }
 
 impl Default for WorkerSpec {
@@ -324,6 +326,7 @@ impl Default for WorkerSpec {
             retain_cancelled: None,
             discard_completed: false,
             surrounded: false,
+            charged: false,
         }
     }
 }

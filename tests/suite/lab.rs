@@ -1,5 +1,6 @@
 //! Where handlers note what they do and wait for what they are told: the state that every worker of a test shares.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -56,6 +57,33 @@ impl Book {
     }
 }
 
+/// What a worker was given, which panics when it is dropped if it is charged.
+pub(crate) struct Charge(pub(crate) bool);
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        assert!(!self.0, "dropping a charge");
+    }
+}
+
+/// The state of a worker's handlers.
+pub(crate) struct Estate {
+    lab: Arc<Lab>,
+    _charge: Charge,
+}
+
+impl Estate {
+    pub(crate) fn new(lab: &Arc<Lab>, charged: bool) -> Self {
+        Self { lab: Arc::clone(lab), _charge: Charge(charged) }
+    }
+}
+
+impl Borrow<Arc<Lab>> for Estate {
+    fn borrow(&self) -> &Arc<Lab> {
+        &self.lab
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Lab {
     book: Mutex<Book>,
@@ -72,9 +100,10 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// Notes what a worker tells, and panics then: nobody must notice.
-    pub(crate) fn observer(self: &Arc<Self>) -> impl Observer + use<> {
+    pub(crate) fn observer(self: &Arc<Self>, charge: Charge) -> impl Observer + use<> {
         let lab = Arc::clone(self);
         move |observed: &Observed<'_>| {
+            let _ = &charge;
             let told = (observed.worker.unwrap_or_default().to_owned(), observed.event.clone());
             lab.heard.lock().unwrap_or_else(PoisonError::into_inner).push(told);
             assert!(!matches!(observed.event, Event::Started { .. }), "an observer may panic");

@@ -82,7 +82,7 @@
 //! | … retried | `a_failing_job_waits_longer_each_time_and_dies_at_the_backstop`, `a_failed_run_hands_its_carry_on_and_a_finished_one_does_not` |
 //! | … dead | `a_permanent_error_is_dead_at_once`, `the_default_backstop_is_twenty_failures`, `without_a_backstop_a_job_never_dies_of_its_failures` |
 //! | a panic is a failed run | `a_handler_may_panic_with_a_text`, `a_handler_may_panic_with_a_formatted_text`, `a_handler_may_panic_after_it_has_waited` |
-//! | it is caught at the task's boundary, whatever panics | `a_handler_may_panic_before_it_has_begun`, `a_handler_may_panic_with_something_that_is_not_text`, `a_handler_may_panic_with_something_that_panics_when_dropped`, `a_task_may_panic_when_it_is_dropped`, `a_carry_may_panic_when_it_is_written`, `a_carry_may_panic_when_it_is_dropped`, `the_default_of_a_carry_may_panic`, `decoding_a_task_may_panic`, `a_panic_on_top_of_a_panic_does_not_end_the_process`, `a_policy_that_panics_is_found_when_the_worker_is_built`, `a_logger_that_panics_stops_no_worker`, `a_spawner_that_panics_ends_the_worker` |
+//! | it is caught at the task's boundary, whatever panics | `a_handler_may_panic_before_it_has_begun`, `a_handler_may_panic_with_something_that_is_not_text`, `a_handler_may_panic_with_something_that_panics_when_dropped`, `a_task_may_panic_when_it_is_dropped`, `a_carry_may_panic_when_it_is_written`, `a_carry_may_panic_when_it_is_dropped`, `an_error_may_panic_when_it_is_dropped`, `what_a_handler_holds_may_panic_when_it_is_dropped`, `what_a_worker_was_given_may_panic_when_it_is_dropped`, `the_default_of_a_carry_may_panic`, `decoding_a_task_may_panic`, `a_panic_on_top_of_a_panic_does_not_end_the_process`, `a_policy_that_panics_is_found_when_the_worker_is_built`, `a_logger_that_panics_stops_no_worker`, `a_spawner_that_panics_ends_the_worker` |
 //! | and disturbs no other run | `one_panic_of_many_runs_at_once_disturbs_none_of_the_others` |
 //! | what it changed is discarded, the retry has the carry from before | `a_handler_may_panic_with_a_text` |
 //! | it is retried with backoff up to the backstop | `a_panic_is_retried_with_backoff`, `the_default_of_a_carry_may_panic` |
@@ -501,6 +501,9 @@ macro_rules! bodies {
                 a_task_may_panic_when_it_is_dropped,
                 a_carry_may_panic_when_it_is_written,
                 a_carry_may_panic_when_it_is_dropped,
+                an_error_may_panic_when_it_is_dropped,
+                what_a_handler_holds_may_panic_when_it_is_dropped,
+                what_a_worker_was_given_may_panic_when_it_is_dropped,
                 the_default_of_a_carry_may_panic,
                 decoding_a_task_may_panic,
                 one_panic_of_many_runs_at_once_disturbs_none_of_the_others,

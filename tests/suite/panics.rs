@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use venturi::{Error, ErrorKind};
 
-use super::front::{Front, Job, WorkerSpec};
+use super::front::{Front, Handlers, Job, WorkerSpec};
 use super::probe::{Blast, Kind, Step, job};
 use super::stage::Stage;
 
@@ -26,7 +26,7 @@ fn survives(front: &dyn Front, script: Job, note: &str) {
     stage.place.wait_status(another, "completed");
     assert!(!worker.has_ended());
     let report = worker.stop();
-    assert!(report.left_claimed.is_empty() && report.settled == 3, "{report:?}");
+    assert!(report.left_claimed.is_empty() && report.settled + report.timed_out == 3, "{report:?}");
 }
 
 /// Changes carry and attachment, which the panic undoes.
@@ -77,6 +77,32 @@ pub(crate) fn a_carry_may_panic_when_it_is_written(front: &dyn Front) {
 pub(crate) fn a_carry_may_panic_when_it_is_dropped(front: &dyn Front) {
     let script = job("fragile").of(Kind::Fragile).run([Step::Add(3), Step::Pause(Duration::ZERO)]);
     survives(front, script, "panicked: dropping an odd one");
+}
+
+pub(crate) fn an_error_may_panic_when_it_is_dropped(front: &dyn Front) {
+    survives(front, job("charged").run([Step::Add(4), Step::FailCharged]), "panicked: dropping a charge");
+}
+
+pub(crate) fn what_a_handler_holds_may_panic_when_it_is_dropped(front: &dyn Front) {
+    survives(front, job("charged").run([Step::Add(4), Step::Charge]), "panicked: dropping a charge");
+    if front.handlers() == Handlers::Threads {
+        return; // Nobody drops what runs on a thread.
+    }
+    let stuck = job("stuck").of(Kind::Brisk).run([Step::Charge, Step::Wait("never".to_owned())]);
+    survives(front, stuck, "timed out after 300ms");
+}
+
+/// State, observer and layers are dropped with the worker; the report comes all the same.
+pub(crate) fn what_a_worker_was_given_may_panic_when_it_is_dropped(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let spec = WorkerSpec { charged: true, surrounded: true, ..WorkerSpec::default() };
+    let worker = stage.work(&spec);
+    let (_, row) = stage.finish(job("a"));
+    assert_eq!((row.status.as_str(), row.run_count), ("completed", 1));
+    let report = worker.stop();
+    assert!(report.left_claimed.is_empty() && report.settled == 1, "{report:?}");
+    let refused = front.start(&WorkerSpec { kinds: Vec::new(), ..spec }, stage.place.database(), stage.lab.clone());
+    assert_eq!(refused.err().expect("nothing is registered").kind(), ErrorKind::NoKinds);
 }
 
 /// Each run of such a job panics, until the backstop.

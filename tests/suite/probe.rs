@@ -1,5 +1,6 @@
 //! The tasks of the suite. Each does what its payload says, the same way on a thread and in a future.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
@@ -22,7 +23,7 @@ use venturi::blocking::Handler as BlockingHandler;
 
 use super::effects;
 use super::front::Job;
-use super::lab::{Lab, Run, Visit};
+use super::lab::{Charge, Lab, Run, Visit};
 use super::purse::{Brittle, Count, DefaultPanics, Purse, Unwritable, Words, WritingPanics};
 
 /// The longest that a handler waits for anything, so that a test that fails doesn't hang as well.
@@ -92,6 +93,8 @@ pub(crate) enum Step {
     Block(Duration),
     /// From here on dropping the task panics.
     DropPanics,
+    /// From here on dropping what the handler holds panics.
+    Charge,
     Panic(Blast),
     // The ends; a run without one completes.
     Complete,
@@ -99,6 +102,8 @@ pub(crate) enum Step {
     Fail(String),
     /// Fails with an error that has two sources.
     FailDeep,
+    /// Fails with an error that panics when it is dropped.
+    FailCharged,
     Permanent(String),
     /// Fails for good with a text of so many bytes.
     Rant(usize),
@@ -375,6 +380,7 @@ enum Next {
     Stored(Answer<()>),
     Recalled(Answer<Vec<JournalEntry>>),
     Transact(Finish),
+    Hold(Charge),
     End(Result<Outcome, TaskError>),
 }
 
@@ -423,6 +429,7 @@ impl<B: Breed> Probe<B> {
                 });
             }
             Step::Block(time) => std::thread::sleep(*time),
+            Step::Charge => return Next::Hold(Charge(true)),
             Step::DropPanics => self.drop_panics.store(true, Ordering::Relaxed),
             Step::Panic(blast) => blast.go_off(),
             end => return Next::End(end.result()),
@@ -431,13 +438,15 @@ impl<B: Breed> Probe<B> {
     }
 }
 
-impl<B: Breed> BlockingHandler<Arc<Lab>> for Probe<B> {
-    fn handle(&self, context: &mut Context<B::Purse>, lab: &Arc<Lab>) -> Result<Outcome, TaskError> {
+impl<B: Breed, S: Borrow<Arc<Lab>> + Send + Sync + 'static> BlockingHandler<S> for Probe<B> {
+    fn handle(&self, context: &mut Context<B::Purse>, state: &S) -> Result<Outcome, TaskError> {
+        let lab = state.borrow();
         let visit = self.begin(context, lab);
-        let mut result = Ok(Outcome::completed());
+        let (mut result, mut held) = (Ok(Outcome::completed()), Vec::new());
         for step in self.script.steps(context.run_count()) {
             match self.take(step, context, lab) {
                 Next::GoOn => {}
+                Next::Hold(charge) => held.push(charge),
                 Next::WaitFor(token) => {
                     token.wait_timeout(LONGEST);
                     visit.cancelled(context.cancel_reason());
@@ -468,18 +477,20 @@ impl<B: Breed> BlockingHandler<Arc<Lab>> for Probe<B> {
 }
 
 #[cfg(feature = "async")]
-impl<B: Breed> venturi::r#async::Handler<Arc<Lab>> for Probe<B> {
+impl<B: Breed, S: Borrow<Arc<Lab>> + Send + Sync + 'static> venturi::r#async::Handler<S> for Probe<B> {
     fn handle(
         &self,
         context: &mut Context<B::Purse>,
-        lab: &Arc<Lab>,
+        state: &S,
     ) -> impl Future<Output = Result<Outcome, TaskError>> + Send {
+        let lab = state.borrow();
         let visit = self.begin(context, lab);
         async move {
-            let mut result = Ok(Outcome::completed());
+            let (mut result, mut held) = (Ok(Outcome::completed()), Vec::new());
             for step in self.script.steps(context.run_count()) {
                 match self.take(step, context, lab) {
                     Next::GoOn => {}
+                    Next::Hold(charge) => held.push(charge),
                     Next::WaitFor(token) => {
                         let too_long = async { _ = smol::Timer::after(LONGEST).await };
                         futures_lite::future::or(token.cancelled(), too_long).await;
@@ -533,6 +544,7 @@ impl Step {
         match self {
             Self::Note(text) => Ok(Outcome::completed_with(text)),
             Self::Fail(text) => Err(text.as_str().into()),
+            Self::FailCharged => Err(ChargedError(Charge(true)).into()),
             Self::FailDeep => Err(Layer("outer", Some(&Layer("middle", Some(&Layer("innermost", None))))).into()),
             Self::Rant(bytes) => Err(TaskError::permanent("x".repeat(*bytes))),
             Self::Permanent(text) => Err(TaskError::permanent(text.as_str())),
@@ -562,6 +574,22 @@ impl Drop for Bomb {
         panic_any(Self);
     }
 }
+
+struct ChargedError(Charge);
+
+impl fmt::Debug for ChargedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChargedError({})", self.0.0)
+    }
+}
+
+impl fmt::Display for ChargedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no luck")
+    }
+}
+
+impl StdError for ChargedError {}
 
 #[derive(Clone, Copy, Debug)]
 struct Layer(&'static str, Option<&'static Self>);

@@ -9,7 +9,7 @@ use venturi::blocking::{Middleware as BlockingMiddleware, Next as BlockingNext};
 use venturi::{Outcome, RunInfo, TaskError};
 
 use super::front::{Front, Handlers, WorkerSpec};
-use super::lab::Lab;
+use super::lab::{Charge, Lab};
 use super::place::eventually;
 use super::probe::{Blast, Step, job};
 use super::stage::Stage;
@@ -18,6 +18,7 @@ use super::stage::Stage;
 pub(crate) struct Layer {
     pub(crate) name: &'static str,
     pub(crate) lab: Arc<Lab>,
+    pub(crate) charge: Charge,
 }
 
 /// Notes the end of a run that was dropped.

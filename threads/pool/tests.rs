@@ -49,8 +49,8 @@ impl Task for Job {
     type Carry = ();
 }
 
-impl BlockingHandler<Seen> for Job {
-    fn handle(&self, context: &mut Context<()>, seen: &Seen) -> Result<Outcome, TaskError> {
+impl BlockingHandler<Arc<Seen>> for Job {
+    fn handle(&self, context: &mut Context<()>, seen: &Arc<Seen>) -> Result<Outcome, TaskError> {
         let name = thread::current().name().unwrap_or_default().to_owned();
         seen.started.lock().unwrap().push((context.job_id().get(), name));
         let running = seen.running.fetch_add(1, Ordering::SeqCst) + 1;
@@ -67,19 +67,19 @@ impl BlockingHandler<Seen> for Job {
 }
 
 struct Rig {
-    handlers: Pool<Seen>,
+    handlers: Pool<Arc<Seen>>,
     seen: Arc<Seen>,
     inputs: Receiver<Input>,
     shutdown: CancellationToken,
 }
 
 fn pool(most: usize) -> Rig {
-    let runners = vec![Some(runner::run::<Seen, Job> as Runner<Seen>)];
+    let runners = vec![Some(runner::run::<Arc<Seen>, Job> as Runner<Arc<Seen>>)];
     let (seen, shutdown) = (Arc::new(Seen::default()), CancellationToken::new());
     let (reports, inputs) = unbounded();
     let handlers = Pool::new(
         runners,
-        Arc::clone(&seen),
+        Arc::new(Contained::new(Arc::clone(&seen))),
         move |input| drop(reports.send(input)),
         shutdown.clone(),
         most,
