@@ -82,6 +82,7 @@ impl Rig {
             failure_count: 0,
             payload: RawValue::from_string("null".to_owned()).unwrap(),
             carry: None,
+            claimed_at: UNIX_EPOCH,
             trace: None,
         };
         self.pool.start(Start { id: job.id, kind, job, report_start: false });
