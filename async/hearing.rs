@@ -10,7 +10,7 @@ use crate::doctor::{Hearing, Trial};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::knobs::random_seed;
-use crate::statement::{Text, Texts, backend_age};
+use crate::statement::{Finding, Inquiry, Reply, Statement, Text, Texts};
 
 use super::Queue;
 use super::connection::{Connection, Traffic};
@@ -30,7 +30,9 @@ impl Queue {
         let Connection { client, mut traffic } = Connection::open(watched).await.map_err(in_words)?;
         traffic.carry(client.batch_execute(texts.sql(Text::Listen))).await.map_err(in_words)?;
         let rows = traffic.carry(client.query_typed(texts.sql(Text::BackendAge), &[])).await.map_err(in_words)?;
-        let (age, connected) = (backend_age(&rows).unwrap_or_default(), asked.elapsed());
+        let reply = Statement::Inquiry(Inquiry::BackendAge).read(&[rows]);
+        let age = if let Ok(Reply::Inquiry(Finding::BackendAge(age))) = reply { age } else { 0.0 };
+        let connected = asked.elapsed();
         self.run(trial.announcement()).await?;
         let late = async {
             Timer::after(Trial::PATIENCE).await;

@@ -256,7 +256,7 @@ fn connections(row: &Row) -> Result<Vec<Taken>, ReadError> {
     Ok(all)
 }
 
-pub(crate) fn backend_age(rows: &[Row]) -> Result<f64, ReadError> {
+fn backend_age(rows: &[Row]) -> Result<f64, ReadError> {
     get(only(rows)?, "age")
 }
 

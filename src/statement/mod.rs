@@ -18,8 +18,6 @@ mod text;
 use tokio_postgres::Row;
 
 pub(crate) use copy::{CopyJobs, Encoded};
-#[cfg(feature = "async")]
-pub(crate) use finding::backend_age;
 pub(crate) use finding::{CancelAnswer, Deleted, Finding, FoundJobs, FoundJournal, RequeueAnswer};
 pub(crate) use inquiry::{CleanupBatch, Find, Inquiry, Touch};
 pub(crate) use inside::Inside;
