@@ -14,14 +14,15 @@ SET LOCAL lock_timeout = '5s';
 ALTER TABLE {schema}.live ADD COLUMN trace text COLLATE "C";
 ALTER TABLE {schema}.finished ADD COLUMN trace text COLLATE "C";
 
--- The context that the transaction names for its jobs; NULL: none, or one that is too long to be stored.
+-- The context that the transaction names for its jobs; NULL: none, or one that is too long or has control characters.
 CREATE FUNCTION {schema}.current_trace() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN octet_length(current_setting('venturi.trace', true)) BETWEEN 1 AND 512
+              AND current_setting('venturi.trace', true) COLLATE "C" !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'
             THEN current_setting('venturi.trace', true) END;
 
 COMMENT ON FUNCTION {schema}.current_trace IS
-  'The setting venturi.trace, where it is at most 512 bytes: what a job that is enqueued without a trace context gets.';
+  'The setting venturi.trace, where it is at most 512 bytes without control characters: what a job that is enqueued without a trace context gets.';
 
 -- For rows that earlier code or a person inserts.
 ALTER TABLE {schema}.live ALTER COLUMN trace SET DEFAULT {schema}.current_trace();
@@ -101,6 +102,8 @@ BEGIN
     WHEN octet_length(enqueue_keyed.trace) > 512 THEN
       RAISE EXCEPTION 'venturi: the trace context has % bytes, at most 512 are stored', octet_length(enqueue_keyed.trace)
         USING ERRCODE = '22023';
+    WHEN enqueue_keyed.trace COLLATE "C" ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
+      RAISE EXCEPTION 'venturi: the trace context has a control character' USING ERRCODE = '22023';
     WHEN enqueue_keyed.decision NOT IN ('keep', 'replace', 'with', 'independent') THEN
       RAISE EXCEPTION 'venturi: the decision about a duplicate is %, not keep, replace or independent',
         quote_literal(enqueue_keyed.decision) USING ERRCODE = '22023';

@@ -59,7 +59,7 @@ pub(crate) enum Command {
         #[arg(long)]
         watch: bool,
         /// How long a showing stays.
-        #[arg(long, default_value = "2s", value_parser = humantime::parse_duration)]
+        #[arg(long, default_value = "2s", value_parser = pause)]
         interval: Duration,
     },
     /// Lists, shows, cancels and requeues jobs.
@@ -94,7 +94,7 @@ pub(crate) struct Enqueue {
     /// What kind of job it is: the `KIND` of the handler that is to run it.
     pub(crate) kind: String,
     /// The payload, as JSON; `@FILE` or `-` (standard input): what is read there.
-    #[arg(long, default_value = "null", value_name = "JSON|@FILE|-")]
+    #[arg(long, default_value = "null", value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub(crate) payload: String,
     #[arg(long, value_enum, default_value = "normal")]
     pub(crate) priority: Urgency,
@@ -265,4 +265,10 @@ impl From<Status> for JobStatus {
             Status::Cancelled => Self::Cancelled,
         }
     }
+}
+
+/// A time between two looks that leaves the server time for others.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if pause < Duration::from_millis(100) { Err("at least 100ms".to_owned()) } else { Ok(pause) }
 }

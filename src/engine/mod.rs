@@ -277,7 +277,9 @@ impl Engine {
 
     fn observe(&mut self, event: Event) {
         #[cfg(feature = "testing")]
-        self.progress.note(&event);
+        if self.rules.config.stint.is_some() {
+            self.progress.note(&event);
+        }
         self.outbox.push_back(Output::Observe(event));
     }
 

@@ -22,8 +22,8 @@ SELECT now() AS at,
   current_setting('autovacuum')::bool AND current_setting('track_counts')::bool AS autovacuum,
   (SELECT n.setting::bigint FROM pg_catalog.pg_settings n WHERE n.name = 'autovacuum_naptime') AS naptime,
   coalesce(c.reloptions, '{}') AS options,
-  NOT coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)
-    AS autovacuum_live,
+  coalesce((SELECT o.option_value::bool FROM pg_catalog.pg_options_to_table(c.reloptions) o
+            WHERE o.option_name = 'autovacuum_enabled'), true) AS autovacuum_live,
   ARRAY(SELECT e.name FROM unnest($1::text[]) e (name) WHERE NOT EXISTS (
     SELECT FROM pg_catalog.pg_class i WHERE i.relname = e.name AND i.relnamespace = c.relnamespace
     AND i.relkind = 'i')) AS missing,

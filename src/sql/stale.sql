@@ -7,6 +7,6 @@
 SELECT s.id, s.run_count, s.kind, s.failure_count, s.claimed_by
 FROM {schema}.live s
 WHERE s.state = 2 AND s.claim_expires_at < now()
-  AND s.claim_expires_at >= now() - make_interval(secs => $1::float8) AND s.claimed_by <> $3::text
+  AND s.claim_expires_at >= CASE WHEN $1::float8 < 1e9 THEN now() - make_interval(secs => $1::float8) ELSE '-infinity' END AND s.claimed_by <> $3::text
 ORDER BY s.claim_expires_at
 LIMIT $2::int

@@ -60,7 +60,7 @@ pub(crate) fn the_doctor_finds_indexes_that_are_missing_or_invalid(front: &dyn F
 
 pub(crate) fn the_doctor_finds_that_autovacuum_is_off_for_live(front: &dyn Front) {
     let stage = Stage::new(front);
-    let off = "ALTER TABLE live SET (autovacuum_enabled = false)";
+    let off = "ALTER TABLE live SET (autovacuum_enabled = no)";
     assert_eq!(planted(&stage, "autovacuum_off_live", off).0, Severity::Error);
 }
 

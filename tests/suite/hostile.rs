@@ -119,7 +119,11 @@ pub(crate) fn rows_edited_into_nonsense_stall_no_worker(front: &dyn Front) {
         eventually("the good ones are done", || left(&older).and_then(|()| left(&younger)));
         eventually("what can end has ended", || {
             let sql = "SELECT count(*) FROM live WHERE kind = 'plain' AND state IN (0, 1) AND priority >= 0 \
-                 AND (state = 0 OR isfinite(visible_at) AND visible_at > '2000-01-01')";
+                 AND (state = 0 OR visible_at < 'infinity')";
+            (stage.place.number(sql) == 0).then_some(())
+        });
+        eventually("what ran out in any age has been recovered", || {
+            let sql = "SELECT count(*) FROM live WHERE state = 2 AND claim_expires_at = '-infinity' AND kind = 'plain'";
             (stage.place.number(sql) == 0).then_some(())
         });
         let last = stage.enqueue(job("last"));

@@ -256,6 +256,17 @@ fn a_worker_whose_last_renewal_failed_still_recovers_what_others_left() {
     assert!(world.run_while(S(60), |world| world.entries("stale-recovered") == 0), "it goes on recovering");
 }
 
+#[cfg(feature = "testing")]
+#[test]
+fn a_worker_that_goes_on_keeps_no_list_of_what_it_ran() {
+    let mut world = World::new(1);
+    world.enqueue_many("a", 20);
+    let node = world.add(config(2), vec![kind("a")]);
+    world.run_while(S(60), |world| !world.all_finished());
+    let (_, report) = world.stop(node, S(10));
+    assert_eq!((report.settled, report.ran.len()), (20, 0));
+}
+
 #[test]
 fn a_busy_worker_looks_once_a_second_for_claims_that_ran_out_and_not_far_back() {
     let mut world = World::new(1);

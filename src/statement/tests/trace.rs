@@ -90,6 +90,7 @@ fn whoever_enqueues_in_a_transaction_may_name_the_context_for_all_its_jobs() {
         (format!("SET LOCAL venturi.trace = '{TRACE}'"), Some(TRACE)),
         ("SET LOCAL venturi.trace = ''".to_owned(), None),
         (format!("SET LOCAL venturi.trace = '{}'", "x".repeat(513)), None),
+        (r"SET LOCAL venturi.trace = E'a\nb'".to_owned(), None),
         ("SELECT".to_owned(), None),
     ] {
         db.run(&format!("BEGIN; {set}"));
