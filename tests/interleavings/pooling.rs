@@ -13,12 +13,13 @@ use crate::context::Home;
 use crate::engine::{Input, Start};
 use crate::handler::BlockingHandler;
 use crate::job::{ClaimedJob, RunId};
+use crate::panic_boundary::Contained;
 use crate::report::Verdict;
 use crate::threads::{Pool, run};
 use crate::{CancellationToken, Context, Outcome, Priority, Task, TaskError};
 
 /// The jobs whose handlers started. Nothing is scheduled while it is locked.
-type Started = Mutex<Vec<i64>>;
+type Started = Arc<Mutex<Vec<i64>>>;
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Short;
@@ -54,16 +55,17 @@ impl BlockingHandler<Started> for UntilCancelled {
 
 struct Rig {
     pool: Pool<Started>,
-    started: Arc<Started>,
+    started: Started,
     inputs: Receiver<Input>,
 }
 
 fn rig(most: usize) -> Rig {
     let (reports, inputs) = unbounded();
-    let started = Arc::<Started>::default();
+    let started = Started::default();
     let runners = vec![Some(run::<Started, Short> as _), Some(run::<Started, UntilCancelled> as _)];
+    let state = Contained::new(Arc::clone(&started));
     let tell = move |input| drop(reports.send(input));
-    let pool = Pool::new(runners, Arc::clone(&started), tell, CancellationToken::new(), most, Home::nowhere());
+    let pool = Pool::new(runners, Arc::new(state), tell, CancellationToken::new(), most, Home::nowhere());
     Rig { pool, started, inputs }
 }
 
