@@ -40,7 +40,8 @@ pub fn notification(text: &str) {
     };
     let again = notification::encode_all(&kinds, read.due_in, &cancelled);
     assert!(again.len() < 8_000, "PostgreSQL takes no more");
-    if again.len() < 4_000 {
+    // Of a longer one kinds or jobs may be too many to name.
+    if text.len() < 2_000 {
         assert_eq!(notification::parse(&again), read, "{again:?}");
     }
 }
