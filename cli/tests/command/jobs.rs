@@ -73,11 +73,12 @@ fn the_doctor_ends_with_three_when_it_finds_an_error() {
 #[test]
 fn what_cannot_be_done_is_said_with_its_code() {
     let place = Place::empty("errors");
-    let cases: [(&[&str], i32); 7] = [
+    let cases: [(&[&str], i32); 8] = [
         (&["status"], 1), // There are no tables.
         (&["nonsense"], 2),
         (&["jobs", "cancel"], 2),
         (&["jobs", "list", "--limit", "0"], 2),
+        (&["status", "--watch", "--interval", "0s"], 2),
         (&["cleanup", "--completed-older-than", "long ago"], 2),
         (&["completions", "bash"], 0),
         (&["man"], 0),

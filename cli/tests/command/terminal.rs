@@ -63,7 +63,7 @@ fn a_cleanup_asks_with_the_number_and_shows_how_far_it_is() {
 fn a_watched_status_takes_the_place_of_the_one_before_until_it_is_interrupted() {
     let place = Place::new("watched");
     assert_eq!(place.venturi(&["enqueue", "mail"]).code, 0);
-    let mut session = on_terminal(&place, &["status", "--watch", "--interval", "50ms"]);
+    let mut session = on_terminal(&place, &["status", "--watch", "--interval", "100ms"]);
     session.exp_string("mail").expect("the first showing");
     session.exp_string("\u{1b}[J").expect("its end");
     session.exp_string("\u{1b}[H").expect("the beginning of the next, at the top");
