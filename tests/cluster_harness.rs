@@ -186,8 +186,9 @@ fn a_cluster_is_removed_when_its_owner_is_killed_while_making_it() -> Outcome {
         owner.kill()?;
         owner.wait()?;
         eventually(|| temporary.is_abandoned(), "the temporary folder is empty again, and nobody works in it")?;
+        // What the owner had started may have been too slow to be there yet; it goes, too, once it finds its owner gone.
         std::thread::sleep(Duration::from_millis(200));
-        assert!(temporary.is_abandoned(), "something came back, {delay} ms");
+        eventually(|| temporary.is_abandoned(), "what came late has gone as well")?;
     }
     Ok(())
 }
