@@ -7,8 +7,8 @@ use crate::statement::{Recovery, StaleRow};
 /// How many expired claims one pass recovers at most; more take more passes.
 pub(crate) const PASS: i32 = 500;
 
-/// "Without bound" as the statements take a look-back, in seconds.
-pub(crate) const UNBOUNDED: f64 = 1e9;
+/// A look-back without bound, in seconds.
+pub(crate) const UNBOUNDED: f64 = f64::INFINITY;
 
 /// A failed run, which waits at least the backoff's base: a crash must not be repeated at once.
 pub(crate) fn decide(row: StaleRow, backoff: Backoff, jitter: f64, backstop: Option<u32>) -> Recovery {

@@ -16,13 +16,13 @@ const WORKER: &str = "here:1:bench";
 /// Seconds: the default lease.
 const LEASE: f64 = 900.0;
 /// Seconds: a pass looks back to the previous one and ten seconds more.
-const BOUNDED: f64 = 40.0;
+const BOUNDED: Option<f64> = Some(40.0);
 /// Seconds: until the next survey, by default.
 const HORIZON: f64 = 30.0;
 /// Seconds: but for one claim a second, they don't look for claims that ran out; what that one pays is `stale`.
-const NOT_BACK: f64 = 0.0;
+const NOT_BACK: Option<f64> = Some(0.0);
 /// Seconds: without bound, now and then.
-const UNBOUNDED: f64 = 1e9;
+const UNBOUNDED: Option<f64> = None;
 
 /// One statement with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,10 +35,10 @@ pub(crate) enum Probe {
         want: i32,
     },
     Stale {
-        look_back: f64,
+        look_back: Option<f64>,
     },
     Promote {
-        look_back: f64,
+        look_back: Option<f64>,
     },
     Survey,
 }

@@ -51,4 +51,4 @@ RETURNING j.id, j.run_count, j.kind, j.priority, j.created_at, j.visible_at, clo
   (SELECT EXISTS (
     SELECT 1 FROM {schema}.live s
     WHERE s.state = 2 AND s.claim_expires_at < now()
-      AND s.claim_expires_at >= CASE WHEN $8::float8 < 1e9 THEN now() - make_interval(secs => $8::float8) ELSE '-infinity' END AND s.claimed_by <> $1::text)) AS stale{both}
+      AND s.claim_expires_at >= coalesce(now() - make_interval(secs => $8::float8), '-infinity') AND s.claimed_by <> $1::text)) AS stale{both}

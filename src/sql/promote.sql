@@ -11,7 +11,7 @@ WITH due AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT s.id, row_number() OVER (ORDER BY s.kind, s.visible_at) AS nth FROM {schema}.live s
     WHERE s.state = 1 AND s.kind = k.kind
-      AND s.visible_at >= CASE WHEN $2::float8 < 1e9 THEN now() - make_interval(secs => $2::float8) ELSE '-infinity' END AND s.visible_at <= now()
+      AND s.visible_at >= coalesce(now() - make_interval(secs => $2::float8), '-infinity') AND s.visible_at <= now()
     ORDER BY s.kind, s.visible_at
     LIMIT $3::int + 1) d),
 promoted AS (

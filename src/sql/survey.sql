@@ -27,12 +27,12 @@ SELECT EXISTS (
          CROSS JOIN LATERAL (
            SELECT 1 FROM {schema}.live s
            WHERE s.state = 1 AND s.kind = k.kind
-             AND s.visible_at >= CASE WHEN $3::float8 < 1e9 THEN now() - make_interval(secs => $3::float8) ELSE '-infinity' END AND s.visible_at <= now()
+             AND s.visible_at >= coalesce(now() - make_interval(secs => $3::float8), '-infinity') AND s.visible_at <= now()
            ORDER BY s.kind, s.visible_at LIMIT 1) s) AS due,
        EXISTS (
          SELECT 1 FROM {schema}.live s
          WHERE s.state = 2 AND s.claim_expires_at < now()
-           AND s.claim_expires_at >= CASE WHEN $3::float8 < 1e9 THEN now() - make_interval(secs => $3::float8) ELSE '-infinity' END AND s.claimed_by <> $2::text) AS stale,
+           AND s.claim_expires_at >= coalesce(now() - make_interval(secs => $3::float8), '-infinity') AND s.claimed_by <> $2::text) AS stale,
        (SELECT min(extract(epoch FROM n.visible_at) - extract(epoch FROM now()))::float8 FROM unnest($1::text[]) k (kind)
         CROSS JOIN LATERAL (
           SELECT s.visible_at FROM {schema}.live s WHERE s.state = 1 AND s.kind = k.kind AND s.visible_at > now()

@@ -97,7 +97,7 @@ impl Claim {
             Box::new(self.floor),
             Box::new(self.want),
             Box::new(self.spare),
-            Box::new(seconds(self.look_back)),
+            Box::new(bounded(self.look_back)),
             Box::new(self.skip.clone()),
         ];
         if let Some(Bounds { created_at, ids }) = &self.bounds {
@@ -242,7 +242,7 @@ pub(crate) struct Stale {
 
 impl Stale {
     pub(super) fn params(&self) -> Vec<Param<'_>> {
-        vec![Box::new(seconds(self.look_back)), Box::new(self.most), Box::new(self.worker.to_string())]
+        vec![Box::new(bounded(self.look_back)), Box::new(self.most), Box::new(self.worker.to_string())]
     }
 }
 
@@ -287,7 +287,7 @@ pub(crate) struct Promote {
 
 impl Promote {
     pub(super) fn params(&self) -> Vec<Param<'_>> {
-        vec![Box::new(self.kinds.clone()), Box::new(seconds(self.look_back)), Box::new(self.most)]
+        vec![Box::new(self.kinds.clone()), Box::new(bounded(self.look_back)), Box::new(self.most)]
     }
 }
 
@@ -310,7 +310,7 @@ impl Survey {
         vec![
             Box::new(self.kinds.clone()),
             Box::new(self.worker.to_string()),
-            Box::new(seconds(self.look_back)),
+            Box::new(bounded(self.look_back)),
             Box::new(seconds(self.horizon)),
             Box::new(self.open.clone()),
             Box::new(self.skip.clone()),
@@ -425,6 +425,11 @@ where
     Vec<T>: Parameter + 'a,
 {
     Box::new(rows.iter().map(|row| value(row)).collect::<Vec<T>>())
+}
+
+/// A look-back, as the statements take it; nothing: without bound.
+fn bounded(look_back: f64) -> Option<f64> {
+    Some(seconds(look_back)).filter(|seconds| *seconds < MAX_DELAY.as_secs_f64())
 }
 
 /// Within what an interval takes and a sum with `now()` can bear: a statement must not fail for an absurd number.
