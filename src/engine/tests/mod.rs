@@ -8,6 +8,7 @@ mod contract_threads;
 mod contract_trouble;
 mod control;
 pub(crate) mod dice;
+pub(crate) mod failure;
 mod measuring;
 mod parting;
 mod reliability;

@@ -12,7 +12,7 @@ pub(crate) type Figures = BTreeMap<&'static str, u64>;
 const ENOUGH: usize = 3;
 
 /// A number from the environment.
-pub(crate) fn number(name: &str, usual: u64) -> u64 {
+fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
@@ -47,6 +47,22 @@ pub(crate) fn try_each<P>(
     std::thread::scope(|scope| (0..cores).for_each(|_| _ = scope.spawn(work)));
     let failed: Vec<String> = failed.into_inner().unwrap().into_values().collect();
     if failed.is_empty() { Ok(totals.into_inner().unwrap()) } else { Err(failed.join("\n")) }
+}
+
+/// As many seeds as the environment says, of which all is told that happens.
+pub(crate) fn try_many(all_well: &str, try_seeds: impl FnOnce(u64, u64) -> Result<Figures, String>) {
+    let (first, seeds) = (number("VENTURI_FIRST_SEED", 0), number("VENTURI_SEEDS", 1_000));
+    match try_seeds(first, seeds) {
+        Ok(figures) => {
+            show(&figures);
+            println!("{all_well} of {seeds} seeds from {first} on");
+        }
+        Err(failed) => panic!("\n{failed}"),
+    }
+}
+
+pub(crate) fn show(figures: &Figures) {
+    figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
 }
 
 fn add(totals: &mut Figures, figures: Figures) {

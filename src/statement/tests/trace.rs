@@ -71,9 +71,7 @@ fn a_job_keeps_its_context_to_whatever_end_and_through_every_return() {
         let finished = "SELECT count(*) FROM {schema}.finished";
         if db.value::<i64>(finished) == 1 {
             let status: i16 = db.value("SELECT status FROM {schema}.finished");
-            let statuses = [JobStatus::Completed, JobStatus::Dead, JobStatus::Cancelled];
-            let status = *statuses.iter().find(|it| it.code() == status).unwrap();
-            db.touch(Inquiry::Requeue, id, status);
+            db.touch(Inquiry::Requeue, id, JobStatus::from_code(status).unwrap());
         }
         assert_eq!(db.claim_traced().1.as_deref(), Some(TRACE), "{end}, and claimed again");
     }

@@ -13,7 +13,8 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use super::seeds::{self, Figures, number};
+use super::failure::{Failure, script_of_file};
+use super::seeds::{self, Figures};
 use super::server::Flaw;
 use super::shrink::shrink;
 use script::Step;
@@ -53,13 +54,7 @@ fn rule_of(message: &str) -> &str {
     message.split(':').next().unwrap_or_default()
 }
 
-/// A script that fails, shortened, and what broke.
-struct Failure {
-    script: Vec<Step>,
-    why: String,
-}
-
-fn try_seed(seed: u64, flaw: Option<Flaw>) -> Result<Figures, Failure> {
+fn try_seed(seed: u64, flaw: Option<Flaw>) -> Result<Figures, Failure<Step>> {
     let script = script::script(seed);
     outcome(&script, flaw).map_err(|why| {
         let same = |script: &[Step]| outcome(script, flaw).is_err_and(|other| rule_of(&other) == rule_of(&why));
@@ -68,12 +63,6 @@ fn try_seed(seed: u64, flaw: Option<Flaw>) -> Result<Figures, Failure> {
         let why = outcome(&script, flaw).err().unwrap_or_default();
         Failure { script, why }
     })
-}
-
-impl Failure {
-    fn text(&self, seed: u64) -> String {
-        format!("# seed {seed}: {}\n{}", self.why.replace('\n', "\n# "), script::to_text(&self.script))
-    }
 }
 
 /// Performs the stories of these seeds, and adds up what happened in them.
@@ -126,21 +115,13 @@ fn whatever_goes_wrong_every_rule_holds() {
 #[test]
 #[ignore = "as many seeds as wanted: `scripts/simulate`"]
 fn simulate() {
-    let (first, seeds) = (number("VENTURI_FIRST_SEED", 0), number("VENTURI_SEEDS", 1_000));
-    match try_seeds(first, seeds, true) {
-        Ok(figures) => {
-            figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
-            println!("all rules held in the stories of {seeds} seeds from {first} on");
-        }
-        Err(failed) => panic!("\n{failed}"),
-    }
+    seeds::try_many("all rules held in the stories", |first, seeds| try_seeds(first, seeds, true));
 }
 
 #[test]
 #[ignore = "a script from a file: `scripts/simulate --replay FILE`"]
 fn replay() {
-    let file = std::env::var("VENTURI_REPLAY").expect("VENTURI_REPLAY names a script");
-    let script = script::from_text(&std::fs::read_to_string(file).unwrap());
+    let script = script_of_file();
     let figures = perform(&script, None);
-    figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
+    seeds::show(&figures);
 }

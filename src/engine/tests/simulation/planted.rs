@@ -1,6 +1,7 @@
 //! The simulation finds faults: each of these is planted in the model server, found, shortened, and found again by the
 //! script that was printed.
 
+use super::super::failure::script_in;
 use super::*;
 
 /// Enough for each of them, by far.
@@ -12,7 +13,7 @@ fn is_found(flaw: Flaw, rule: &str, most: usize) {
     let text = failure.text(0);
     assert_eq!(rule_of(&failure.why), rule, "{text}");
     assert!(failure.script.len() <= most, "{} steps:\n{text}", failure.script.len());
-    let again = script::from_text(&text);
+    let again = script_in(&text);
     assert_eq!(again, failure.script);
     assert_eq!(outcome(&again, Some(flaw)).err().as_deref().map(rule_of), Some(rule), "the script tells it again");
     outcome(&again, None).unwrap_or_else(|why| panic!("without the flaw nothing is wrong, but {why}"));

@@ -207,16 +207,6 @@ pub(super) fn kind(slow: bool) -> &'static str {
     if slow { "slow" } else { "fast" }
 }
 
-pub(super) fn to_text(script: &[Step]) -> String {
-    script.iter().map(|step| serde_json::to_string(step).unwrap() + "\n").collect()
-}
-
-/// Lines that begin with `#` are left out.
-pub(super) fn from_text(text: &str) -> Vec<Step> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"))).collect()
-}
-
 const JOBS: u64 = 40;
 const WORKERS: u64 = 3;
 

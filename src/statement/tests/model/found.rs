@@ -15,7 +15,7 @@ fn is_found(flaw: Flaw) {
     let difference = found.unwrap_or_else(|| panic!("{flaw:?} is not noticed"));
     let text = difference.text(0);
     assert!(difference.script.len() <= MOST, "{} steps:\n{text}", difference.script.len());
-    let again = script::from_text(&text);
+    let again = script_in(&text);
     assert_eq!(again, difference.script);
     let why = perform(&mut real, &again, Some(flaw)).expect_err("the script shows it again");
     assert_eq!(rule_of(&why), rule_of(&difference.why), "{text}");

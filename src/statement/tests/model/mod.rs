@@ -11,7 +11,8 @@ mod real;
 mod script;
 mod stage;
 
-use crate::engine::tests::seeds::{self, Figures, number};
+use crate::engine::tests::failure::{Failure, script_in, script_of_file};
+use crate::engine::tests::seeds::{self, Figures};
 use crate::engine::tests::server::Flaw;
 use crate::engine::tests::shrink::shrink;
 use real::Real;
@@ -21,33 +22,21 @@ use stage::perform;
 /// How often a script that fails is tried with something left out.
 const ASKS: usize = 400;
 
-/// A script in which model and server differ, shortened, and how they do.
-struct Difference {
-    script: Vec<Step>,
-    why: String,
-}
-
 /// What differs, without the details, to tell one difference from another.
 fn rule_of(why: &str) -> (&str, &str) {
     let (step, rest) = why.split_once(" at step ").unwrap_or_default();
     (step, rest.split(':').nth(1).unwrap_or_default())
 }
 
-fn try_script(real: &mut Real, script: Vec<Step>, flaw: Option<Flaw>) -> Result<Figures, Difference> {
+fn try_script(real: &mut Real, script: Vec<Step>, flaw: Option<Flaw>) -> Result<Figures, Failure<Step>> {
     perform(real, &script, flaw).map_err(|why| {
         let mut same =
             |script: &[Step]| perform(real, script, flaw).is_err_and(|other| rule_of(&other) == rule_of(&why));
         let script = lighter::lighten(shrink(script, ASKS, &mut same), &mut same);
         // The details may be others now.
         let why = perform(real, &script, flaw).err().unwrap_or(why);
-        Difference { script, why }
+        Failure { script, why }
     })
-}
-
-impl Difference {
-    fn text(&self, seed: u64) -> String {
-        format!("# seed {seed}: {}\n{}", self.why.replace('\n', "\n# "), script::to_text(&self.script))
-    }
 }
 
 fn try_seeds(first: u64, seeds: u64, progress: bool) -> Result<Figures, String> {
@@ -109,7 +98,7 @@ fn the_model_answers_and_stores_as_the_server_does() {
 
 #[test]
 fn a_row_that_somebody_holds_is_left_alone_in_both() {
-    let script = script::from_text(include_str!("held.jsonl"));
+    let script = script_in(include_str!("held.jsonl"));
     let figures = perform(&mut Real::new(), &script, None).unwrap_or_else(|why| panic!("{why}"));
     let seen = ["claimed", "another candidate", "busy candidate", "replaced"].map(|it| figures.get(it));
     assert_eq!(seen, [Some(&1); 4], "{figures:?}");
@@ -118,21 +107,13 @@ fn a_row_that_somebody_holds_is_left_alone_in_both() {
 #[test]
 #[ignore = "as many seeds as wanted: `scripts/check-model`"]
 fn compare() {
-    let (first, seeds) = (number("VENTURI_FIRST_SEED", 0), number("VENTURI_SEEDS", 1_000));
-    match try_seeds(first, seeds, true) {
-        Ok(figures) => {
-            figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
-            println!("the model did as the server in the scripts of {seeds} seeds from {first} on");
-        }
-        Err(differences) => panic!("\n{differences}"),
-    }
+    seeds::try_many("the model did as the server in the scripts", |first, seeds| try_seeds(first, seeds, true));
 }
 
 #[test]
 #[ignore = "a script from a file: `scripts/check-model --replay FILE`"]
 fn replay() {
-    let file = std::env::var("VENTURI_REPLAY").expect("VENTURI_REPLAY names a script");
-    let script = script::from_text(&std::fs::read_to_string(file).unwrap());
+    let script = script_of_file();
     let figures = perform(&mut Real::new(), &script, None).unwrap_or_else(|why| panic!("{why}"));
-    figures.iter().for_each(|(what, count)| println!("{count:>12} {what}"));
+    seeds::show(&figures);
 }

@@ -212,16 +212,6 @@ pub(super) struct Recovery {
     pub(super) delay: u64,
 }
 
-pub(super) fn to_text(script: &[Step]) -> String {
-    script.iter().map(|step| serde_json::to_string(step).unwrap() + "\n").collect()
-}
-
-/// Lines that begin with `#` are left out.
-pub(super) fn from_text(text: &str) -> Vec<Step> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}"))).collect()
-}
-
 const STEPS: usize = 80;
 const WORKERS: u64 = 2;
 const KEYS: u64 = 3;

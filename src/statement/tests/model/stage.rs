@@ -374,8 +374,7 @@ impl Stage<'_> {
             Step::PauseKind { kind } => Inquiry::PauseKind(KINDS[usize::from(*kind)].to_owned()),
             Step::ResumeKind { kind } => Inquiry::ResumeKind(KINDS[usize::from(*kind)].to_owned()),
             Step::Cleanup { status, age } => {
-                let is_it = |it: &JobStatus| it.code() == i16::from(*status);
-                let status = JobStatus::ALL.into_iter().find(is_it).unwrap();
+                let status = JobStatus::from_code((*status).into()).unwrap();
                 Inquiry::Cleanup(CleanupBatch { status, age: seconds(*age), from: f64::NEG_INFINITY, most: ALL })
             }
             other => panic!("{other:?}"),
