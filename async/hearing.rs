@@ -10,13 +10,11 @@ use crate::doctor::{Hearing, Trial};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::knobs::random_seed;
-use crate::statement::{Finding, Inquiry, Reply, Statement, Text, Texts};
+use crate::statement::{Text, Texts};
 
 use super::Queue;
 use super::connection::{Connection, Traffic};
 use super::thread::now;
-
-const DOING: &str = "listening for a notification";
 
 impl Queue {
     pub(super) async fn hear(&self, database: &Database) -> Hearing {
@@ -25,13 +23,12 @@ impl Queue {
     }
 
     async fn try_out(&self, trial: &Trial, watched: &Database) -> Result<Hearing, Error> {
-        let in_words = |fault: Fault| fault.to_error(DOING);
+        let in_words = |fault: Fault| fault.to_error(Trial::DOING);
         let (asked, texts) = (now(), Texts::new(watched.schema_name()));
         let Connection { client, mut traffic } = Connection::open(watched).await.map_err(in_words)?;
         traffic.carry(client.batch_execute(texts.sql(Text::Listen))).await.map_err(in_words)?;
         let rows = traffic.carry(client.query_typed(texts.sql(Text::BackendAge), &[])).await.map_err(in_words)?;
-        let reply = Statement::Inquiry(Inquiry::BackendAge).read(&[rows]);
-        let age = if let Ok(Reply::Inquiry(Finding::BackendAge(age))) = reply { age } else { 0.0 };
+        let answer = Trial::question().read(&[rows]).map_err(|error| in_words(Fault::malformed(error.to_string())))?;
         let connected = asked.elapsed();
         self.run(trial.announcement()).await?;
         let late = async {
@@ -39,7 +36,7 @@ impl Queue {
             Ok(false)
         };
         let heard = future::or(heard(trial, &mut traffic), late).await.map_err(in_words)?;
-        Ok(Hearing::ended(heard, age, connected))
+        Ok(Hearing::ended(heard, &answer, connected))
     }
 }
 

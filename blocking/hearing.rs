@@ -6,14 +6,12 @@ use crate::doctor::{Hearing, Trial};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::knobs::random_seed;
-use crate::statement::{Finding, Inquiry, Reply, Statement};
+use crate::statement::Statement;
 use crate::{Database, threads};
 
 use super::Queue;
 use super::clock::now;
 use super::connection::{Address, Connection};
-
-const DOING: &str = "listening for a notification";
 
 impl Queue {
     pub(super) fn hear(&self, database: &Database) -> Hearing {
@@ -24,16 +22,15 @@ impl Queue {
     }
 
     fn try_out(&self, trial: &Trial, watched: &Database) -> Result<Hearing, Error> {
-        let in_words = |fault: Fault| fault.to_error(DOING);
+        let in_words = |fault: Fault| fault.to_error(Trial::DOING);
         let (asked, address) = (now(), Address::new(watched));
         let mut connection = Connection::open(&address).map_err(in_words)?;
         connection.execute(&Statement::Listen).map_err(in_words)?;
-        let reply = connection.execute(&Statement::Inquiry(Inquiry::BackendAge)).map_err(in_words)?;
-        let age = if let Reply::Inquiry(Finding::BackendAge(age)) = reply { age } else { 0.0 };
+        let answer = connection.execute(&Trial::question()).map_err(in_words)?;
         let connected = asked.elapsed();
         self.run(trial.announcement())?;
         let heard = heard(trial, &mut connection, now() + Trial::PATIENCE).map_err(in_words)?;
-        Ok(Hearing::ended(heard, age, connected))
+        Ok(Hearing::ended(heard, &answer, connected))
     }
 }
 

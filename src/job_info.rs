@@ -60,6 +60,10 @@ impl JobStatus {
         }
     }
 
+    pub(crate) fn from_code(code: i16) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.code() == code)
+    }
+
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }

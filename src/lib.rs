@@ -135,11 +135,11 @@ pub use task::{Priority, Task};
 #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
 pub use traces::Tracing;
 
-/// The README's programs compile.
 #[cfg(shuttle)]
 #[path = "../tests/interleavings/mod.rs"]
 mod interleavings;
 
+/// The README's programs compile.
 #[cfg(all(doctest, feature = "blocking", feature = "async"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

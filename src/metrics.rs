@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
-use crate::observer::effect_word;
 use crate::{Event, JobId, JournalEvent, Observed, Observer};
 
 const ENQUEUED: &str = "venturi_jobs_enqueued_total";
@@ -145,7 +144,7 @@ impl Observer for Metrics {
         match observed.event {
             Event::Enqueued { kind, .. } => counter!(ENQUEUED, "kind" => kind.to_string()).increment(1),
             Event::Merged { kind, effect, .. } => {
-                counter!(MERGED, "kind" => kind.to_string(), "effect" => effect_word(*effect)).increment(1);
+                counter!(MERGED, "kind" => kind.to_string(), "effect" => effect.as_str()).increment(1);
             }
             Event::Claimed { count } => counter!(CLAIMED).increment(*count as u64),
             Event::Started { job, run, kind, waited } => {

@@ -346,7 +346,7 @@ impl fmt::Display for Event {
             Self::Claimed { count } => write!(f, "claimed {count} jobs"),
             Self::Enqueued { job, kind } => write!(f, "job {job} ({}) enqueued", OneLine(kind)),
             Self::Merged { job, kind, effect } => {
-                write!(f, "a task became part of job {job} ({}), which was {}", OneLine(kind), effect_word(*effect))
+                write!(f, "a task became part of job {job} ({}), which was {}", OneLine(kind), effect.as_str())
             }
             Self::Started { job, run, kind, waited } => {
                 write!(f, "job {job} ({kind}), run {run}: started, was due for {waited:.1?}")
@@ -435,7 +435,7 @@ impl Source for Facts<'_> {
         pair("kind", event.kind().map(Value::from))?;
         match event {
             Event::Claimed { count } => pair("count", Some((*count).into())),
-            Event::Merged { effect, .. } => pair("effect", Some(effect_word(*effect).into())),
+            Event::Merged { effect, .. } => pair("effect", Some(effect.as_str().into())),
             Event::Started { waited, .. } => pair("waited_seconds", Some(waited.as_secs_f64().into())),
             Event::Settled { outcome, ran, .. } => {
                 pair("outcome", Some(outcome.as_str().into()))?;
@@ -463,15 +463,6 @@ impl Source for Facts<'_> {
             Event::WorkerStarted { worker } if self.worker.is_none() => pair("worker", Some(worker.as_str().into())),
             _ => Ok(()),
         }
-    }
-}
-
-pub(crate) fn effect_word(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Inserted => "inserted",
-        Effect::Kept => "kept",
-        Effect::Replaced => "replaced",
-        Effect::Merged => "merged",
     }
 }
 

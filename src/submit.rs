@@ -156,6 +156,10 @@ impl<'a, T: Task> Submit<'a, T> {
         self
     }
 
+    fn holding(task: Held<'a, T>) -> Self {
+        Self { task, delay: Duration::ZERO, due_at: None, priority: None, dedup_key: None, trace: None }
+    }
+
     /// The row to insert, with at most so many bytes of payload; and the task, if it may have to be asked how it merges.
     pub(crate) fn into_job(self, max_payload: usize) -> Result<Drawn<'a, T>, Error> {
         check_kind(T::KIND)?;
@@ -226,27 +230,13 @@ pub(crate) fn due(instant: SystemTime) -> SystemTime {
 
 impl<'a, T: Task> From<&'a T> for Submit<'a, T> {
     fn from(task: &'a T) -> Self {
-        Self {
-            task: Held::Borrowed(task),
-            delay: Duration::ZERO,
-            due_at: None,
-            priority: None,
-            dedup_key: None,
-            trace: None,
-        }
+        Self::holding(Held::Borrowed(task))
     }
 }
 
 impl<T: Task> From<T> for Submit<'static, T> {
     fn from(task: T) -> Self {
-        Self {
-            task: Held::Owned(Contained::new(task)),
-            delay: Duration::ZERO,
-            due_at: None,
-            priority: None,
-            dedup_key: None,
-            trace: None,
-        }
+        Self::holding(Held::Owned(Contained::new(task)))
     }
 }
 
@@ -272,6 +262,19 @@ pub enum Effect {
     Replaced,
     /// As a part of a pending job with the same dedup key.
     Merged,
+}
+
+impl Effect {
+    /// Its word: `inserted`, `kept`, `replaced` or `merged`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inserted => "inserted",
+            Self::Kept => "kept",
+            Self::Replaced => "replaced",
+            Self::Merged => "merged",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,18 +13,12 @@ use crate::out::print;
 
 pub(crate) fn enqueue(queue: &Queue, it: &Enqueue, as_json: bool) -> Result<(), Failure> {
     let stored = queue.enqueue_raw(job(it)?)?;
-    let word = match stored.effect {
-        Effect::Kept => "kept",
-        Effect::Replaced => "replaced",
-        Effect::Merged => "merged",
-        _ => "inserted",
-    };
     let said = match stored.effect {
         Effect::Kept => format!("job {} is pending with this key, and was kept", stored.id),
         Effect::Replaced => format!("job {} was pending with this key, and is replaced", stored.id),
         _ => format!("job {}", stored.id),
     };
-    print(as_json, || json!({ "id": stored.id.get(), "effect": word }), || said)
+    print(as_json, || json!({ "id": stored.id.get(), "effect": stored.effect.as_str() }), || said)
 }
 
 fn job(it: &Enqueue) -> Result<RawJob, Failure> {

@@ -12,6 +12,7 @@ use crate::errand::{self, Errand};
 use crate::error::Error;
 use crate::limits::MAX_DELAY;
 use crate::notification;
+use crate::statement::{Finding as Answer, Inquiry, Reply, Statement};
 
 use super::{Finding, Severity, found};
 
@@ -47,6 +48,8 @@ pub(crate) struct Ending {
 impl Trial {
     /// How long a notification may take, which has usually come within milliseconds.
     pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+    /// As the words of an error have it.
+    pub(crate) const DOING: &str = "listening for a notification";
 
     /// `None`: workers do not listen there.
     pub(crate) fn new(database: &Database, seed: u64) -> Option<Self> {
@@ -59,6 +62,11 @@ impl Trial {
         errand::announce(self.channel.clone(), self.text.clone())
     }
 
+    /// What to ask where it is listened, for [`Hearing::ended`].
+    pub(crate) fn question() -> Statement {
+        Statement::Inquiry(Inquiry::BackendAge)
+    }
+
     /// Whether this is what was sent; others may be heard before it.
     pub(crate) fn is_it(&self, payload: &str) -> bool {
         payload == self.text
@@ -66,7 +74,9 @@ impl Trial {
 }
 
 impl Hearing {
-    pub(crate) fn ended(heard: bool, process: f64, connection: Duration) -> Self {
+    /// `answer` is that to [`Trial::question`], which came when the connection was so old.
+    pub(crate) fn ended(heard: bool, answer: &Reply, connection: Duration) -> Self {
+        let process = if let Reply::Inquiry(Answer::BackendAge(age)) = answer { *age } else { 0.0 };
         Self::Ended(Ending { heard, process, connection: connection.as_secs_f64() })
     }
 
@@ -126,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_process_that_was_there_before_the_connection_is_a_poolers() {
-        let ended = |heard, process| Hearing::ended(heard, process, Duration::from_secs(1));
+        let answer = |process| Reply::Inquiry(Answer::BackendAge(process));
+        let ended = |heard, process| Hearing::ended(heard, &answer(process), Duration::from_secs(1));
         assert_eq!(codes(&ended(true, 3.0)), []);
         assert_eq!(codes(&ended(true, 3.1)), [("pooler", Severity::Note)]);
         let both = [("listener_silent", Severity::Warning), ("pooler", Severity::Warning)];

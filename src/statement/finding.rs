@@ -288,8 +288,7 @@ fn requeued(row: &Row) -> Result<(i64, RequeueAnswer), ReadError> {
 
 fn counted(row: &Row) -> Result<(JobStatus, u64), ReadError> {
     let code: i16 = get(row, "status")?;
-    let status = JobStatus::ALL.into_iter().find(|status| status.code() == code);
-    Ok((status.ok_or_else(|| ReadError::new(format!("status is {code}")))?, count(row, "jobs")?))
+    Ok((JobStatus::from_code(code).ok_or_else(|| ReadError::new(format!("status is {code}")))?, count(row, "jobs")?))
 }
 
 fn deleted(row: &Row) -> Result<Deleted, ReadError> {

@@ -136,12 +136,18 @@ fn settings(port: u16, extra: &str) -> String {
     )
 }
 
-pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
-    let Some(pooler) = Pooler::start("") else { return };
+/// A pooler, and a migrated schema behind it, whose workers poll; nothing where there is no pooler.
+fn polling(front: &dyn Front) -> Option<(Pooler, Stage<'_>, Database)> {
+    let pooler = Pooler::start("")?;
     let stage = Stage::bare(front, place::url());
-    let place = &stage.place;
-    let database = pooler.database(place).pooled(true).listen(false);
+    let database = pooler.database(&stage.place).pooled(true).listen(false);
     front.migrate(&database).expect("migrating");
+    Some((pooler, stage, database))
+}
+
+pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
+    let Some((pooler, stage, database)) = polling(front) else { return };
+    let place = &stage.place;
     front.migrate(&database).expect("migrating again");
     let queues = [front.connect(&database), front.connect(&database)].map(|queue| queue.expect("connecting"));
     let spec = WorkerSpec { poll_max: Some(Duration::from_millis(200)), ..WorkerSpec::of(&[Kind::Plain]) };
@@ -169,11 +175,8 @@ pub(crate) fn over_a_pooler_everything_works_by_polling(front: &dyn Front) {
 
 /// What the others of these tests leave out: keys, the control of jobs, and what a handler asks for in mid-run.
 pub(crate) fn over_a_pooler_jobs_are_merged_controlled_and_asked_about(front: &dyn Front) {
-    let Some(pooler) = Pooler::start("") else { return };
-    let stage = Stage::bare(front, place::url());
+    let Some((pooler, stage, database)) = polling(front) else { return };
     let place = &stage.place;
-    let database = pooler.database(place).pooled(true).listen(false);
-    front.migrate(&database).expect("migrating");
     let queue = front.connect(&database).expect("connecting");
     let enqueue = |job| queue.enqueue(job).expect("stored").id.get();
     let keyed = |amount| job("keyed").keyed("k", Manner::SumAndCarry).amount(amount).with_filler(2_000);
@@ -215,11 +218,8 @@ pub(crate) fn over_a_pooler_jobs_are_merged_controlled_and_asked_about(front: &d
 
 /// A request to cancel may reach somebody else's statement there, and PgBouncer 1.18 can die of one.
 pub(crate) fn over_a_pooler_what_is_given_up_is_left_to_its_time_out(front: &dyn Front) {
-    let Some(pooler) = Pooler::start("") else { return };
-    let stage = Stage::bare(front, place::url());
+    let Some((pooler, stage, database)) = polling(front) else { return };
     let place = &stage.place;
-    let database = pooler.database(place).pooled(true).listen(false);
-    front.migrate(&database).expect("migrating");
     let queue = front.connect(&database).expect("connecting");
     let brief = Some(Duration::from_millis(200));
     let spec = WorkerSpec { poll_max: brief, shutdown_timeout: brief, abort_grace: brief, ..WorkerSpec::default() };
