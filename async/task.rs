@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use async_channel::Sender;
 use atomic_waker::AtomicWaker;
+use log::Level;
 
 use crate::ask::Desk;
 use crate::cancellation::CancellationToken;
@@ -14,6 +15,7 @@ use crate::context::{Home, Ties};
 use crate::departure::Departure;
 use crate::engine::Input;
 use crate::job::RunId;
+use crate::notice::notice;
 use crate::panic_boundary::guarded;
 use crate::report::{Report, Verdict};
 use crate::sync::AtomicU8;
@@ -143,7 +145,7 @@ impl JobTask {
     fn drop_run(&mut self) {
         let run = self.run.take();
         if let Err(panic) = guarded(|| drop(run)) {
-            log::error!(target: "venturi", "a handler's future {panic} while it was dropped");
+            notice(Level::Error, format_args!("a handler's future {panic} while it was dropped"));
         }
         // A waker may keep parts of its executor alive.
         drop(self.fate.waker.take());

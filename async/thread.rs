@@ -3,7 +3,10 @@
 use std::thread::Builder;
 use std::time::{Instant, SystemTime};
 
+use log::Level;
+
 use crate::error::{Error, ErrorKind};
+use crate::notice::notice;
 use crate::panic_boundary::guarded;
 
 /// Starts a thread that completes the future that `make` returns, and then calls `end` with its result; with an error
@@ -27,7 +30,7 @@ where
 }
 
 fn defect(thread: &str, panic: &str) -> Error {
-    log::error!(target: "venturi", "the thread {thread} {panic}");
+    notice(Level::Error, format_args!("the thread {thread} {panic}"));
     Error::new(
         ErrorKind::Internal,
         format!("the thread {thread} {panic}; this is a defect in venturi, please report it"),

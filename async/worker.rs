@@ -10,6 +10,7 @@ use std::thread::available_parallelism;
 use async_channel::Receiver;
 use futures_lite::Stream;
 use futures_util::stream::FuturesUnordered;
+use log::Level;
 
 use crate::Database;
 use crate::cancellation::{CancellationToken, Hook};
@@ -19,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::{AsyncHandler, BlockingHandler};
 use crate::knobs::assemble;
 use crate::middleware::{AsyncMiddleware as Middleware, BlockingMiddleware};
+use crate::notice::notice;
 use crate::panic_boundary::{Contained, guarded};
 use crate::registry::Registry;
 use crate::report::ShutdownReport;
@@ -306,7 +308,7 @@ impl<S> Stage<S> {
         };
         // When it panics, the task is dropped on the way, and reports itself as discarded.
         if let Err(panic) = guarded(|| spawner.spawn(Box::pin(task))) {
-            log::error!(target: "venturi", "the spawner {panic}");
+            notice(Level::Error, format_args!("the spawner {panic}"));
         }
     }
 }

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use log::Level;
 use parking_lot::Mutex;
 use postgres::CancelToken;
 
 use crate::Database;
 use crate::fault::Fault;
 use crate::link::StatementId;
+use crate::notice::notice;
 use crate::panic_boundary::guarded;
 use crate::statement::{Reply, Statement};
 use crate::threads::Threads;
@@ -136,11 +138,11 @@ impl LinkThreads {
         let encryption = self.address.encryption();
         let request = move || {
             if let Err(error) = token.cancel_query(encryption) {
-                log::debug!(target: "venturi", "a statement that was given up could not be cancelled: {error}");
+                notice(Level::Debug, format_args!("a statement that was given up could not be cancelled: {error}"));
             }
         };
         if let Err(error) = self.threads.spawn("venturi-cancel".to_owned(), request) {
-            log::debug!(target: "venturi", "a statement that was given up could not be cancelled: {error}");
+            notice(Level::Debug, format_args!("a statement that was given up could not be cancelled: {error}"));
         }
     }
 }

@@ -14,6 +14,9 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use log::Level;
+
+use crate::notice::notice;
 use crate::panic_boundary::guarded;
 use crate::sync::{AtomicU8, Event, EventListener, Listener, Mutex, MutexGuard};
 
@@ -217,7 +220,7 @@ impl fmt::Debug for CancellationToken {
 
 fn call(hook: Callback) {
     if let Err(panic) = guarded(hook) {
-        log::error!(target: "venturi", "a cancellation hook {panic}");
+        notice(Level::Error, format_args!("a cancellation hook {panic}"));
     }
 }
 

@@ -50,6 +50,7 @@ mod merge;
 mod metrics;
 mod middleware;
 mod migration;
+mod notice;
 mod notification;
 mod observer;
 mod offer;

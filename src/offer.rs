@@ -11,10 +11,12 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
+use log::Level;
 use serde_json::value::to_raw_value;
 
 use crate::error::{Error, ErrorKind};
 use crate::merge::{Merge, Pending};
+use crate::notice::notice;
 use crate::panic_boundary::{Contained, guarded};
 use crate::producer::{KeyedCall, Request, Response, Round};
 use crate::reading::{Unreadable, read};
@@ -231,10 +233,12 @@ impl<'a, T: Task> Offer<'a, T> {
         let pending = match found.and_then(|found| pending::<T>(id, found)) {
             Ok(pending) => pending,
             Err(why) => {
-                log::warn!(
-                    target: "venturi",
-                    "job {id}, a pending {} with the same dedup key, is left alone by an enqueue: {why}",
-                    T::KIND
+                notice(
+                    Level::Warn,
+                    format_args!(
+                        "job {id}, a pending {} with the same dedup key, is left alone by an enqueue: {why}",
+                        T::KIND
+                    ),
                 );
                 self.pass_over(id);
                 return Ok(());

@@ -9,6 +9,9 @@ use std::pin::Pin;
 #[cfg(feature = "async")]
 use std::task::{Context, Poll};
 
+use log::Level;
+
+use crate::notice::notice;
 use crate::text;
 
 /// Runs the user's code and returns "panicked: …" when it panics.
@@ -38,7 +41,7 @@ impl<T> Contained<T> {
 impl<T> Drop for Contained<T> {
     fn drop(&mut self) {
         if let Err(panic) = self.end() {
-            log::error!(target: "venturi", "a {} {panic} while it was dropped", type_name::<T>());
+            notice(Level::Error, format_args!("a {} {panic} while it was dropped", type_name::<T>()));
         }
     }
 }

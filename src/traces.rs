@@ -10,6 +10,7 @@ use log::kv::{self, Key, Source, Value, VisitSource};
 use tracing::Span;
 use tracing::field::Empty;
 
+use crate::notice::notice;
 use crate::observer::Facts;
 use crate::panic_boundary::guarded;
 use crate::{Observed, Observer, Outcome, RunInfo, TaskError};
@@ -81,7 +82,7 @@ impl Tracing {
         );
         if let Some(call) = &self.on_start {
             if let Err(panic) = guarded(|| call(&span, run)) {
-                log::error!(target: "venturi", "what was given to Tracing::on_start {panic}");
+                notice(Level::Error, format_args!("what was given to Tracing::on_start {panic}"));
             }
         }
         span

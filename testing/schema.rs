@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use log::Level;
+
 use crate::error::Error;
 use crate::knobs::random_seed;
+use crate::notice::notice;
 use crate::{Database, JobFilter, JobInfo, Task};
 
 use super::Expected;
@@ -154,7 +157,7 @@ impl Drop for TestSchema {
         let drop_it = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.database.schema_name().quoted());
         if let Err(error) = front::execute(&self.database, quietly(&drop_it)) {
             // Not a panic: this may be one's way out, and a second one would end the process.
-            log::warn!(target: "venturi", "the schema {} is left behind: {error}", self.name());
+            notice(Level::Warn, format_args!("the schema {} is left behind: {error}", self.name()));
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use log::Level;
+
+use crate::notice::notice;
 use crate::observer::{Event, Observed, Observers};
 use crate::panic_boundary::guarded;
 
@@ -33,7 +36,7 @@ impl Audience {
         {
             Ok(()) => this.events = Some(sender),
             Err(error) => {
-                log::warn!(target: "venturi", "observers hear nothing, their thread cannot be started: {error}")
+                notice(Level::Warn, format_args!("observers hear nothing, their thread cannot be started: {error}"))
             }
         }
         this
@@ -63,7 +66,7 @@ fn tell_all(observers: &Observers, worker: Option<&str>, events: &Receiver<Event
     for event in events {
         for observer in &observers.0 {
             if let Err(panic) = guarded(|| observer.observe(&Observed::new(worker, &event))) {
-                log::error!(target: "venturi", "an observer {panic}");
+                notice(Level::Error, format_args!("an observer {panic}"));
             }
         }
     }

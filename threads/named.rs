@@ -5,9 +5,11 @@ use std::io;
 use std::time::Instant;
 
 use crossbeam_channel::RecvTimeoutError;
+use log::Level;
 
 #[cfg(feature = "blocking")]
 use crate::error::{Error, ErrorKind};
+use crate::notice::notice;
 use crate::panic_boundary::guarded;
 
 use super::primitives::thread::{self, JoinHandle};
@@ -101,6 +103,6 @@ pub(crate) fn has_ended(name: &str) -> Error {
 fn contained(body: impl FnOnce()) {
     if let Err(panic) = guarded(body) {
         let name = thread::current().name().unwrap_or("without a name").to_owned();
-        log::error!(target: "venturi", "the thread {name} {panic}; this is a defect in venturi, please report it");
+        notice(Level::Error, format_args!("the thread {name} {panic}; this is a defect in venturi, please report it"));
     }
 }

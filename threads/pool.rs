@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use log::Level;
+
 use crate::ask::Desk;
 use crate::cancellation::{CancelReason, CancellationToken};
 use crate::context::{Home, Ties};
 use crate::departure::Departure;
 use crate::engine::{Input, Start};
 use crate::job::RunId;
+use crate::notice::notice;
 use crate::panic_boundary::Contained;
 use crate::report::{Report, Verdict};
 
@@ -112,7 +115,7 @@ impl<S: Send + Sync + 'static> Pool<S> {
         if busy > self.started && self.started < self.most {
             if let Err(error) = self.add_thread() {
                 self.shared.busy.fetch_sub(1, Ordering::AcqRel);
-                log::warn!(target: "venturi", "job {} goes back, no thread can be started for it: {error}", id.job);
+                notice(Level::Warn, format_args!("job {} goes back, no thread can be started for it: {error}", id.job));
                 return self.shared.tell(Input::Finished(id, Report::new(Verdict::NotStarted)));
             }
         }

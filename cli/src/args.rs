@@ -105,7 +105,7 @@ pub(crate) struct Enqueue {
     #[arg(long, value_name = "INSTANT", value_parser = humantime::parse_rfc3339_weak)]
     pub(crate) due_at: Option<SystemTime>,
     /// The dedup key: a pending job of the kind with the same key is not doubled.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) key: Option<String>,
     /// What becomes of such a job. A task's own `merge` is not known here.
     #[arg(long, value_enum, default_value = "replace", requires = "key")]

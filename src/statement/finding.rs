@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use log::Level;
 use tokio_postgres::Row;
 
 use crate::doctor::{Facts, Taken};
 use crate::job::RunId;
 use crate::job_info::{JobInfo, JobStatus};
 use crate::journal::{JournalEntry, JournalEvent};
+use crate::notice::notice;
 use crate::stats::{KindStats, PausedKind, Stats, WorkerClaims};
 use crate::{JobId, time};
 
@@ -154,7 +156,7 @@ fn jobs(rows: &[Row]) -> Result<FoundJobs, ReadError> {
         match job(row) {
             Ok(job) => found.jobs.push(job),
             Err(error) => {
-                log::warn!(target: "venturi", "job {id} cannot be read: {error}");
+                notice(Level::Warn, format_args!("job {id} cannot be read: {error}"));
                 found.unreadable.push(id);
             }
         }
@@ -168,7 +170,7 @@ fn journal(rows: &[Row]) -> FoundJournal {
         found.last = get(row, "entry").ok().flatten();
         match journal_entry(row) {
             Ok(entry) => found.entries.push(entry),
-            Err(error) => log::warn!(target: "venturi", "a journal entry cannot be read: {error}"),
+            Err(error) => notice(Level::Warn, format_args!("a journal entry cannot be read: {error}")),
         }
     }
     found

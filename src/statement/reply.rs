@@ -5,12 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use log::Level;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Json as AsJson};
 
 use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
 use crate::journal::{JournalEntry, JournalEvent};
+use crate::notice::notice;
 use crate::text::chain;
 
 use super::Settle;
@@ -216,7 +218,10 @@ fn claimed(rows: &[Row]) -> ClaimReply {
         let id = match run_id(row) {
             Ok(id) => id,
             Err(error) => {
-                log::warn!("a claimed row is left to recovery, for its number cannot be read: {error}");
+                notice(
+                    Level::Warn,
+                    format_args!("a claimed row is left to recovery, for its number cannot be read: {error}"),
+                );
                 continue;
             }
         };
@@ -262,7 +267,7 @@ pub(super) fn stale(rows: &[Row]) -> Reply {
     let found = rows.iter().map(read).filter_map(|row: Result<StaleRow, ReadError>| match row {
         Ok(row) => Some(row),
         Err(error) => {
-            log::warn!(target: "venturi", "a claim whose lease has run out cannot be read: {error}");
+            notice(Level::Warn, format_args!("a claim whose lease has run out cannot be read: {error}"));
             None
         }
     });
@@ -331,7 +336,7 @@ pub(super) fn history(rows: &[Row]) -> Result<Reply, ReadError> {
     let read = |row: &Row| match journal_entry(row) {
         Ok(entry) => Some(entry),
         Err(error) => {
-            log::warn!(target: "venturi", "a journal entry cannot be read: {error}");
+            notice(Level::Warn, format_args!("a journal entry cannot be read: {error}"));
             None
         }
     };
