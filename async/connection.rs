@@ -13,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
 
 use crate::Database;
 use crate::fault::Fault;
-use crate::statement::{IS_READ_ONLY, SESSION, trial};
+use crate::statement::{Attempts, IS_READ_ONLY, SESSION, trial};
 use crate::tls::{Connector, Encryption};
 
 use super::net::{Address, Host, Stream, within};
@@ -102,6 +102,16 @@ impl Connection {
     }
 
     async fn settle_in(&mut self) -> Result<(), Fault> {
+        let mut attempts = Attempts::new();
+        loop {
+            match self.send_settings().await {
+                Err(fault) if attempts.may_go_on(&fault) => {}
+                settled => return settled,
+            }
+        }
+    }
+
+    async fn send_settings(&mut self) -> Result<(), Fault> {
         // After the settings, which undo a role's own default of read-only transactions.
         let questions = try_join(self.client.batch_execute(SESSION), self.client.simple_query(IS_READ_ONLY));
         let ((), answer) = self.traffic.carry(questions).await.map_err(Fault::not_sent)?;

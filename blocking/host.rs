@@ -13,7 +13,7 @@ use tokio_postgres::config::{Host as HostName, TargetSessionAttrs};
 use crate::Database;
 use crate::fault::Fault;
 use crate::panic_boundary::guarded;
-use crate::statement::{IS_READ_ONLY, SESSION, trial};
+use crate::statement::{Attempts, IS_READ_ONLY, SESSION, trial};
 use crate::tls::Encryption;
 
 const DEFAULT_PORT: u16 = 5432;
@@ -75,10 +75,20 @@ impl Host {
             return client.batch_execute(trial()).map(|()| client).map_err(not_sent);
         }
         // Settings first: they undo a role's own default of read-only transactions.
-        client.batch_execute(SESSION).map_err(not_sent)?;
+        send_settings(&mut client)?;
         let row = client.query_one(IS_READ_ONLY, &[]).map_err(not_sent)?;
         let read_only: String = row.try_get(0).map_err(not_sent)?;
         if read_only == "on" { Err(Fault::takes_no_writes()) } else { Ok(client) }
+    }
+}
+
+fn send_settings(client: &mut Client) -> Result<(), Fault> {
+    let mut attempts = Attempts::new();
+    loop {
+        match client.batch_execute(SESSION).map_err(not_sent) {
+            Err(fault) if attempts.may_go_on(&fault) => {}
+            settled => return settled,
+        }
     }
 }
 

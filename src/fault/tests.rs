@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::{Config, NoTls};
 
 use super::*;
+use crate::statement::{Attempts, SESSION};
 
 /// A server that says one thing to whoever connects, and hangs up.
 struct Server {
@@ -234,4 +235,19 @@ fn a_standby_outweighs_a_server_that_is_away() {
     let sum = Fault::weightiest(vec![Fault::takes_no_writes(), of_kind(Link, "a: away")]);
     assert_eq!(sum.to_error("connecting").kind(), ErrorKind::ReadOnly);
     assert_eq!(Fault::weightiest(Vec::new()).to_error("connecting").kind(), ErrorKind::Unavailable);
+}
+
+#[test]
+fn settings_that_were_cancelled_are_sent_again_until_it_has_been_tried_enough() {
+    let cancelled = refusal("ERROR", "57014", "canceling statement due to statement timeout");
+    let mut attempts = Attempts::new();
+    let again: Vec<bool> = (0..6).map(|_| attempts.may_go_on(&cancelled)).collect();
+    assert_eq!(again, [true, true, true, true, false, false]);
+    assert!(!Attempts::new().may_go_on(&refusal("ERROR", "42501", "permission denied")));
+    assert!(!Attempts::new().may_go_on(&Fault::link("cut")));
+}
+
+#[test]
+fn no_setting_precedes_the_one_that_lifts_a_roles_own_time_out() {
+    assert!(SESSION.starts_with("SET statement_timeout"));
 }

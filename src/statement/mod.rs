@@ -30,7 +30,7 @@ pub(crate) use request::{
     Bounds, Checkpoint, Claim, Complete, Ending, Enqueue, Held, History, NewJob, NewJobs, Promote, Recover, Recovery,
     Renew, Settle, Settlement, Stale, Survey,
 };
-pub(crate) use session::{IS_READ_ONLY, SESSION, begin, trial};
+pub(crate) use session::{Attempts, IS_READ_ONLY, SESSION, begin, trial};
 pub(crate) use text::{Text, Texts, render};
 
 /// One text and what goes with it.

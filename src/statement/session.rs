@@ -4,12 +4,37 @@
 
 use std::sync::LazyLock;
 
+use tokio_postgres::error::SqlState;
+
+use crate::fault::Fault;
+
 /// What each own connection sends first, as one simple query.
 ///
 /// The statements are written for one plan, which holds on an empty, never analysed table as well as on a large one;
 /// and a role or a database may carry defaults that would break the queue (isolation, read-only, time-outs). All of
-/// these settings exist in PostgreSQL 14 to 18, and every role may set them.
+/// these settings exist in PostgreSQL 14 to 18, and every role may set them. The time-out comes first, since it is the
+/// role's own that bounds the statement which lifts it.
 pub(crate) const SESSION: &str = include_str!("../sql/parts/session.sql");
+
+/// How often the settings are sent before the server's refusal stands.
+///
+/// A role's own `statement_timeout` may be shorter than a busy machine takes to begin on the first of them.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    left: u8,
+}
+
+impl Attempts {
+    pub(crate) fn new() -> Self {
+        Self { left: 5 }
+    }
+
+    /// Whether to send them again after this fault: only if they were cancelled.
+    pub(crate) fn may_go_on(&mut self, fault: &Fault) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0 && fault.code == Some(SqlState::QUERY_CANCELED)
+    }
+}
 
 /// Asked of every server after [`SESSION`], which undoes a role's own default of read-only transactions: a queue has no
 /// use for a server that takes no writes, whatever the settings want.

@@ -1,3 +1,4 @@
+SET statement_timeout = '10s';
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
@@ -5,7 +6,6 @@ SET enable_hashjoin = off;
 SET enable_mergejoin = off;
 SET enable_memoize = off;
 SET jit = off;
-SET statement_timeout = '10s';
 SET lock_timeout = '5s';
 SET idle_in_transaction_session_timeout = '60s';
 SET idle_session_timeout = 0;
