@@ -19,22 +19,27 @@ pub(crate) struct Audience {
     worker: Option<Arc<str>>,
     /// Nothing when nobody observes.
     events: Option<Sender<Event>>,
+    /// For what was missed last, which they hear at the end.
+    rest: Option<Sender<Event>>,
     thread: Threads,
     missed: u64,
+    /// The last one of those.
+    latest: Option<Event>,
 }
 
 impl Audience {
     /// Starts no thread when there are no observers.
     pub(crate) fn new(observers: Observers, worker: Option<Arc<str>>) -> Self {
-        let mut this = Self { worker, events: None, thread: Threads::new(), missed: 0 };
+        let mut this = Self { worker, events: None, rest: None, thread: Threads::new(), missed: 0, latest: None };
         if observers.is_empty() {
             return this;
         }
         let (sender, events) = bounded(WAITING);
+        let (last, rest) = bounded(2);
         let worker = this.worker.clone();
-        match this.thread.spawn("venturi-observer".to_owned(), move || tell_all(&observers, worker.as_deref(), &events))
-        {
-            Ok(()) => this.events = Some(sender),
+        let tell = move || [events, rest].iter().for_each(|events| tell_all(&observers, worker.as_deref(), events));
+        match this.thread.spawn("venturi-observer".to_owned(), tell) {
+            Ok(()) => (this.events, this.rest) = (Some(sender), Some(last)),
             Err(error) => {
                 notice(Level::Warn, format_args!("observers hear nothing, their thread cannot be started: {error}"))
             }
@@ -50,13 +55,20 @@ impl Audience {
         if self.missed > 0 && events.try_send(Event::Missed { events: self.missed }).is_ok() {
             self.missed = 0;
         }
-        if self.missed > 0 || events.try_send(event).is_err() {
+        if self.missed > 0 || events.try_send(event.clone()).is_err() {
             self.missed += 1;
+            self.latest = Some(event);
         }
     }
 
-    /// Lets the observers hear what waits for them, until `deadline`.
+    /// Lets the observers hear what waits for them, until `deadline`: also how much they missed and have not been told of,
+    /// and the last event, which says that this is the end.
     pub(crate) fn end_by(mut self, deadline: Instant) {
+        if let (Some(rest), 1.., Some(latest)) = (self.rest.take(), self.missed, self.latest.take()) {
+            // There is room for both.
+            let before = Some(self.missed - 1).filter(|before| *before > 0).map(|events| Event::Missed { events });
+            before.into_iter().chain([latest]).for_each(|event| drop(rest.try_send(event)));
+        }
         self.events = None;
         self.thread.end_by(deadline);
     }

@@ -49,3 +49,26 @@ fn a_slow_observer_keeps_nobody_waiting_and_hears_how_much_it_missed() {
     let missed = events.iter().find_map(|event| if let Event::Missed { events } = event { Some(events) } else { None });
     assert!(matches!(missed, Some(99 | 100)), "{missed:?}");
 }
+
+#[test]
+fn who_is_slow_to_the_end_hears_how_much_was_missed_and_the_last_event() {
+    let (open, gate) = bounded::<()>(0);
+    let (heard, events) = channel();
+    let mut observers = Observers::default();
+    observers.add(move |observed: &Observed<'_>| {
+        let _ = gate.recv();
+        heard.send(observed.event.clone()).unwrap();
+    });
+    let mut audience = Audience::new(observers, None);
+    for count in 0..WAITING + 100 {
+        audience.tell(claimed(count));
+    }
+    let end = Event::ShutdownState { state: "stopped", asynchronous: 0, blocking: 0 };
+    audience.tell(end.clone());
+    drop(open);
+    audience.end_by(Instant::now() + PATIENCE);
+    let events: Vec<_> = events.iter().collect();
+    let [told @ .., Event::Missed { events: missed }, last] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(last, &end);
+    assert_eq!(told.len() as u64 + missed, WAITING as u64 + 100);
+}
