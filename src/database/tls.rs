@@ -92,7 +92,8 @@ impl Database {
 
     /// Lets no connection be in plain text, as `sslmode=require` in the connection string does.
     ///
-    /// It needs settings: [`tls`](Self::tls) or [`tls_root_file`](Self::tls_root_file). Unix sockets stay as they are.
+    /// It needs settings: [`tls`](Self::tls) or [`tls_root_file`](Self::tls_root_file). Unix sockets stay as they are: as in
+    /// libpq, they are not encrypted, and that is no error.
     #[must_use]
     pub fn require_tls(mut self) -> Self {
         self.config.ssl_mode(SslMode::Require);
