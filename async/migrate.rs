@@ -1,12 +1,16 @@
 //! Bringing the schema up to date.
 
+use crate::database::SchemaName;
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::migration::{applied, bootstrap, lock, pending, plan};
-use crate::statement::begin;
+use crate::inventory::Piece;
+use crate::migration::{applied, bootstrap, check_whole, inventory, lock, pending, pieces, plan};
+use crate::statement::{begin, typed};
 use crate::{Database, PendingMigrations};
 
 use super::connection::Connection;
+
+const DOING: &str = "migrating the schema";
 
 /// Creates the schema and its tables, or brings them up to what this code needs.
 ///
@@ -21,13 +25,14 @@ use super::connection::Connection;
 /// when no server that takes writes could be reached; [`ErrorKind::Authentication`](crate::ErrorKind::Authentication),
 /// [`ErrorKind::Permission`](crate::ErrorKind::Permission) or [`ErrorKind::Config`](crate::ErrorKind::Config) when it
 /// refuses; [`ErrorKind::SchemaTooNew`](crate::ErrorKind::SchemaTooNew) when a later version has changed the schema in
-/// a way that this code can't work with. Then nothing was changed, except when the connection was lost at the very
+/// a way that this code can't work with; [`ErrorKind::SchemaDamaged`](crate::ErrorKind::SchemaDamaged) when tables, columns
+/// or functions are missing whose migrations are recorded, or there are some of these names and no migration is. Then nothing was changed, except when the connection was lost at the very
 /// end; calling it again is always safe.
 ///
 /// # Cancellation
 /// Dropped half-way, it closes the connection, and the server takes back what was done.
 pub async fn migrate(database: &Database) -> Result<(), Error> {
-    let in_words = |fault: Fault| fault.to_error("migrating the schema");
+    let in_words = |fault: Fault| fault.to_error(DOING);
     let connection = Connection::open(database).await.map_err(in_words)?;
     let schema = database.schema_name();
     let mut session = Session(connection);
@@ -35,9 +40,10 @@ pub async fn migrate(database: &Database) -> Result<(), Error> {
     session.run(&lock(schema)).await.map_err(in_words)?;
     session.run(&bootstrap(schema)).await.map_err(in_words)?;
     let versions = session.versions(&applied(schema)).await.map_err(in_words)?;
-    for batch in plan(schema, &versions)? {
+    for batch in plan(schema, &versions, &session.pieces(schema).await?)? {
         session.run(&batch).await.map_err(in_words)?;
     }
+    check_whole(&versions, &session.pieces(schema).await?)?;
     session.run("COMMIT").await.map_err(in_words)
 }
 
@@ -49,9 +55,10 @@ pub async fn migrate(database: &Database) -> Result<(), Error> {
 /// # Cancellation
 /// Dropped half-way, it closes the connection; it only reads.
 pub async fn pending_migrations(database: &Database) -> Result<PendingMigrations, Error> {
-    let in_words = |fault: Fault| fault.to_error("migrating the schema");
+    let in_words = |fault: Fault| fault.to_error(DOING);
     let mut session = Session(Connection::open(database).await.map_err(in_words)?);
-    pending(session.versions(&applied(database.schema_name())).await.map_err(in_words))
+    let pieces = session.pieces(database.schema_name()).await?;
+    pending(session.versions(&applied(database.schema_name())).await.map_err(in_words), &pieces)
 }
 
 struct Session(Connection);
@@ -60,6 +67,13 @@ impl Session {
     async fn run(&mut self, batch: &str) -> Result<(), Fault> {
         let Connection { client, traffic } = &mut self.0;
         traffic.carry(client.batch_execute(batch)).await
+    }
+
+    async fn pieces(&mut self, schema: &SchemaName) -> Result<Vec<Piece>, Error> {
+        let Connection { client, traffic } = &mut self.0;
+        let (sql, params) = inventory(schema);
+        let rows = traffic.carry(client.query_typed(&sql, &typed(&params))).await;
+        pieces(rows.map_err(|fault| fault.to_error(DOING))?)
     }
 
     async fn versions(&mut self, query: &str) -> Result<Vec<(i32, i32)>, Fault> {

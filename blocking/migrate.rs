@@ -5,7 +5,8 @@ use postgres::{Client, Row};
 use crate::database::SchemaName;
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::statement::begin;
+use crate::inventory::Piece;
+use crate::statement::{begin, typed};
 use crate::threads;
 use crate::{Database, PendingMigrations, migration};
 
@@ -32,13 +33,16 @@ const DOING: &str = "migrating the schema";
 /// # Errors
 /// [`ErrorKind::Unavailable`], [`ErrorKind::Authentication`], [`ErrorKind::Permission`] or [`ErrorKind::ReadOnly`] when
 /// the server cannot be reached or refuses; [`ErrorKind::SchemaTooNew`] when later code has changed the schema in a way
-/// that this code cannot work with; [`ErrorKind::Database`] when a statement fails.
+/// that this code cannot work with; [`ErrorKind::SchemaDamaged`] when tables, columns or functions are missing whose
+/// migrations are recorded, or there are some of these names and no migration is; [`ErrorKind::Database`] when a statement
+/// fails.
 ///
 /// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
 /// [`ErrorKind::Authentication`]: crate::ErrorKind::Authentication
 /// [`ErrorKind::Permission`]: crate::ErrorKind::Permission
 /// [`ErrorKind::ReadOnly`]: crate::ErrorKind::ReadOnly
 /// [`ErrorKind::SchemaTooNew`]: crate::ErrorKind::SchemaTooNew
+/// [`ErrorKind::SchemaDamaged`]: crate::ErrorKind::SchemaDamaged
 /// [`ErrorKind::Database`]: crate::ErrorKind::Database
 pub fn migrate(database: &Database) -> Result<(), Error> {
     let (address, schema) = (Address::new(database), database.schema_name().clone());
@@ -57,7 +61,8 @@ pub fn pending_migrations(database: &Database) -> Result<PendingMigrations, Erro
     let (address, schema) = (Address::new(database), database.schema_name().clone());
     threads::call("venturi-migrate", move || {
         let mut client = address.open().map_err(|fault| fault.to_error(DOING))?;
-        migration::pending(applied(&mut client, &schema))
+        let pieces = pieces(&mut client, &schema)?;
+        migration::pending(applied(&mut client, &schema), &pieces)
     })
 }
 
@@ -67,15 +72,21 @@ fn run(client: &mut Client, schema: &SchemaName, begin: &str) -> Result<(), Erro
         client.batch_execute(sql).map_err(failed)?;
     }
     let applied = applied(client, schema)?;
-    for sql in migration::plan(schema, &applied)? {
+    for sql in migration::plan(schema, &applied, &pieces(client, schema)?)? {
         client.batch_execute(&sql).map_err(failed)?;
     }
+    migration::check_whole(&applied, &pieces(client, schema)?)?;
     client.batch_execute("COMMIT").map_err(failed)
 }
 
 fn applied(client: &mut Client, schema: &SchemaName) -> Result<Vec<(i32, i32)>, Error> {
     let rows = client.query_typed(&migration::applied(schema), &[]).map_err(failed)?;
     rows.iter().map(version).collect::<Result<_, _>>().map_err(failed)
+}
+
+fn pieces(client: &mut Client, schema: &SchemaName) -> Result<Vec<Piece>, Error> {
+    let (sql, params) = migration::inventory(schema);
+    migration::pieces(client.query_typed(&sql, &typed(&params)).map_err(failed)?)
 }
 
 fn version(row: &Row) -> Result<(i32, i32), postgres::Error> {

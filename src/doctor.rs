@@ -1,32 +1,21 @@
-//! What is wrong with a queue and its server: pure rules over the facts that one statement has gathered, and over what
-//! became of an attempt to hear a notification.
+//! What is wrong with a queue and its server: pure rules over the schema's inventory, over the facts that one statement has
+//! gathered, and over what became of an attempt to hear a notification.
 #![deny(clippy::disallowed_methods)]
 
 mod facts;
 mod hearing;
 mod rules;
+mod shape;
 
 use std::fmt;
 use std::time::SystemTime;
 
+use crate::error::Error;
+use crate::inventory::{self, Piece};
+use crate::migration::latest;
+
 pub(crate) use facts::{Facts, Taken};
 pub(crate) use hearing::{Hearing, Trial};
-
-/// The indexes that the migrations make.
-pub(crate) const INDEXES: [&str; 12] = [
-    "live_pkey",
-    "live_ready",
-    "live_scheduled",
-    "live_lease",
-    "live_dedup",
-    "payload_pkey",
-    "finished_pkey",
-    "finished_age",
-    "finished_failed",
-    "journal_pkey",
-    "journal_run",
-    "kind_state_pkey",
-];
 
 /// How bad a [`Finding`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,11 +62,32 @@ pub struct Finding {
 }
 
 /// The worst first. `wall` is the application's own clock, which is compared here and nowhere else.
-pub(crate) fn findings(facts: &Facts, hearing: &Hearing, wall: SystemTime) -> Vec<Finding> {
-    let mut all = rules::of(facts, wall);
+///
+/// # Errors
+/// Why there are no facts, unless the schema explains that.
+pub(crate) fn findings(
+    pieces: &[Piece],
+    facts: Result<Facts, Error>,
+    hearing: &Hearing,
+    wall: SystemTime,
+) -> Result<Vec<Finding>, Error> {
+    let differences = inventory::compare(pieces);
+    let mut all = match &facts {
+        // What later code has made of the schema is not known here.
+        Ok(facts) if facts.version > latest() => shape::flaws(&differences),
+        _ => shape::of(&differences),
+    };
+    match facts {
+        Ok(facts) => all.extend(rules::of(&facts, wall)),
+        Err(error) if differences.missing.is_empty() => return Err(error),
+        Err(error) => {
+            let evidence = format!("nothing but the schema and the listener could be looked at: {error}");
+            all.push(found(Severity::Note, "not_checked", evidence, "Mend the schema, and ask again."));
+        }
+    }
     all.extend(hearing.findings());
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    all
+    Ok(all)
 }
 
 fn found(severity: Severity, code: &'static str, evidence: String, remedy: &'static str) -> Finding {

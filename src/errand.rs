@@ -82,12 +82,21 @@ pub(crate) fn workers() -> Errand<Vec<WorkerClaims>> {
     })
 }
 
-/// `wall` is the application's clock.
+/// The schema first, since the facts are read from its tables. `wall` is the application's clock.
 pub(crate) fn doctor(hearing: Hearing, wall: SystemTime) -> Errand<Vec<doctor::Finding>> {
-    Errand::once(Inquiry::Diagnose, move |found| match found {
-        Finding::Facts(facts) => Some(doctor::findings(&facts, &hearing, wall)),
-        _ => None,
-    })
+    let look = move |pieces: Result<Finding, Error>| {
+        let Finding::Inventory(pieces) = pieces? else { return Err(unfit()) };
+        let judge = move |facts| {
+            let facts = match facts {
+                Ok(Finding::Facts(facts)) => Ok(*facts),
+                Ok(_) => Err(unfit()),
+                Err(error) => Err(error),
+            };
+            doctor::findings(&pieces, facts, &hearing, wall).map(Errand::Done)
+        };
+        Ok(Errand::Ask(Inquiry::Diagnose, Box::new(judge)))
+    };
+    Errand::Ask(Inquiry::Inventory, Box::new(look))
 }
 
 pub(crate) fn announce(channel: String, text: String) -> Errand<()> {

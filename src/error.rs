@@ -30,6 +30,9 @@ pub enum ErrorKind {
     SchemaTooOld,
     /// The schema was changed by a later version in a way that this one cannot work with.
     SchemaTooNew,
+    /// What is in the schema does not fit its record of migrations: tables, columns or functions of ours are missing, or
+    /// others have their names. Migrating does not mend that.
+    SchemaDamaged,
     /// The worker has no registered task, so there is nothing it could claim.
     NoKinds,
     /// Two registered tasks have the same `KIND`.

@@ -147,7 +147,9 @@ fn advice(kind: ErrorKind) -> &'static str {
         ErrorKind::Config => "; check the database settings",
         ErrorKind::Permission => "; grant the user the rights that docs/security.md lists",
         ErrorKind::ReadOnly => "; connect to the primary",
-        ErrorKind::SchemaMissing => "; run `migrate` first, and check the schema's name",
+        ErrorKind::SchemaMissing => {
+            "; run `migrate`, which makes what is missing or says why not, and check the schema's name"
+        }
         ErrorKind::Unavailable => "; it may pass later",
         _ => "",
     }

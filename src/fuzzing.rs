@@ -321,6 +321,7 @@ fn questions(rows: usize) -> Vec<Statement> {
         Inquiry::PausedKinds,
         Inquiry::Workers,
         Inquiry::Diagnose,
+        Inquiry::Inventory,
         Inquiry::Cancel(touch.clone()),
         Inquiry::Requeue(touch),
         Inquiry::PauseKind("a".to_owned()),

@@ -1,14 +1,18 @@
 //! The schema's versions: what to run, and which code works with which.
 //!
-//! A front-end sends, on one connection and in this order: `BEGIN`, [`lock`], [`bootstrap`], [`applied`] (the one query
-//! whose rows are read), each batch of [`plan`], `COMMIT`. All in one transaction, so that a crash half-way leaves
-//! nothing behind; and under a lock, so that runners who come together run each migration once.
+//! A front-end sends, on one connection and in this order: `BEGIN`, [`lock`], [`bootstrap`], [`applied`] and [`inventory`]
+//! (whose rows are read), each batch of [`plan`], [`inventory`] again for [`check_whole`], `COMMIT`. All in one transaction,
+//! so that a crash half-way leaves nothing behind; and under a lock, so that runners who come together run each migration
+//! once.
 #![deny(clippy::disallowed_methods)]
+
+use tokio_postgres::Row;
 
 use crate::Database;
 use crate::database::SchemaName;
 use crate::error::{Error, ErrorKind};
-use crate::statement::render;
+use crate::inventory::{self, Piece};
+use crate::statement::{Finding, Inquiry, Param, Reply, Statement, render};
 
 /// One step of the schema. Forward only, and never edited once published.
 #[derive(Debug)]
@@ -68,10 +72,10 @@ pub(crate) fn latest() -> i32 {
 /// A migration may take as long as it needs, and so may the wait for another runner.
 pub(crate) fn lock(schema: &SchemaName) -> String {
     let key = literal(&format!("venturi migrate {}", schema.as_str()));
-    format!(
-        "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
-         SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({key}, 0))"
-    )
+    // Not a SELECT, whose row psql would print.
+    let body =
+        literal(&format!("BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({key}, 0)); END"));
+    format!("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; DO LANGUAGE plpgsql {body}")
 }
 
 /// The second batch: the schema and the table of versions, where they are missing.
@@ -105,30 +109,95 @@ pub(crate) fn applied(schema: &SchemaName) -> String {
     render("SELECT m.version, m.compatible_from FROM {schema}.migration m ORDER BY m.version", schema)
 }
 
-/// The batches to run, in order, when `applied` is what the query gave. None: the schema is as this code needs it.
+/// The query for what there is in the schema: its text and parameters, and what to make of its rows.
+pub(crate) fn inventory(schema: &SchemaName) -> (String, Vec<Param<'static>>) {
+    let mut commands = Inquiry::Inventory.commands();
+    commands.pop().map(|command| (command.text.render(schema), command.params)).unwrap_or_default()
+}
+
+pub(crate) fn pieces(rows: Vec<Row>) -> Result<Vec<Piece>, Error> {
+    match Statement::Inquiry(Inquiry::Inventory).read(&[rows]) {
+        Ok(Reply::Inquiry(Finding::Inventory(pieces))) => Ok(pieces),
+        unfit => Err(Error::new(ErrorKind::Internal, format!("migrating the schema: its inventory is {unfit:?}"))),
+    }
+}
+
+/// The batches to run, in order, when `applied` and `pieces` are what the queries gave. None: the schema is as this code
+/// needs it.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::SchemaTooNew`] when later code has changed the schema in a way that this code cannot work with.
-pub(crate) fn plan(schema: &SchemaName, applied: &[(i32, i32)]) -> Result<Vec<String>, Error> {
-    let (version, compatible_from) = applied.iter().copied().max().unwrap_or((0, 0));
+/// [`ErrorKind::SchemaTooNew`] when later code has changed the schema in a way that this code cannot work with,
+/// [`ErrorKind::SchemaDamaged`] when there is something in the way.
+pub(crate) fn plan(schema: &SchemaName, applied: &[(i32, i32)], pieces: &[Piece]) -> Result<Vec<String>, Error> {
+    let (version, compatible_from) = last(applied);
     check_not_too_new(version, compatible_from)?;
+    check_free(version, pieces)?;
     Ok(after(version).map(|step| batch(step, schema)).collect())
+}
+
+/// Before the commit: whether there is all that is recorded. `applied` is what was before.
+///
+/// # Errors
+///
+/// [`ErrorKind::SchemaDamaged`] when not, so that nobody who is told to run `migrate` is told by it that all is well.
+pub(crate) fn check_whole(applied: &[(i32, i32)], pieces: &[Piece]) -> Result<(), Error> {
+    let (version, _) = last(applied);
+    // What later code has made of the schema is not known here.
+    let missing = if version > latest() { Vec::new() } else { inventory::needed_and_missing(pieces) };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::SchemaDamaged,
+        format!(
+            "migrating the schema: its migrations are recorded, and yet it lacks {}; restore that from a backup or, if its \
+             jobs may be lost, drop the schema and migrate again; `doctor` looks for what else is wrong",
+            listed(&missing)
+        ),
+    ))
+}
+
+fn check_free(version: i32, pieces: &[Piece]) -> Result<(), Error> {
+    let in_the_way = inventory::in_the_way(pieces);
+    if version > 0 || in_the_way.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::SchemaDamaged,
+        format!(
+            "migrating the schema: no migration is recorded, and yet it has {}; choose another schema or, if these are \
+             venturi's, restore the table `migration` from a backup",
+            listed(in_the_way)
+        ),
+    ))
+}
+
+fn listed<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> String {
+    pieces.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn last(applied: &[(i32, i32)]) -> (i32, i32) {
+    applied.iter().copied().max().unwrap_or((0, 0))
 }
 
 /// What [`plan`] would do, in words. `applied` is the query's answer, or that there is no such table.
 ///
 /// # Errors
 ///
-/// As [`plan`].
-pub(crate) fn pending(applied: Result<Vec<(i32, i32)>, Error>) -> Result<PendingMigrations, Error> {
+/// As [`plan`] and [`check_whole`].
+pub(crate) fn pending(applied: Result<Vec<(i32, i32)>, Error>, pieces: &[Piece]) -> Result<PendingMigrations, Error> {
     let applied = match applied {
         Err(error) if error.kind() == ErrorKind::SchemaMissing => Vec::new(),
         applied => applied?,
     };
-    let (version, compatible_from) = applied.into_iter().max().unwrap_or((0, 0));
+    let (version, compatible_from) = last(&applied);
     check_not_too_new(version, compatible_from)?;
-    let steps = after(version).map(|step| MigrationStep { version: step.version, name: step.name }).collect();
+    check_free(version, pieces)?;
+    let steps: Vec<_> = after(version).map(|step| MigrationStep { version: step.version, name: step.name }).collect();
+    if steps.is_empty() {
+        check_whole(&applied, pieces)?;
+    }
     Ok(PendingMigrations { version, steps })
 }
 
@@ -237,6 +306,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::inventory::tests::whole;
 
     #[test]
     fn the_list_is_the_folder_in_order_and_without_gaps() {
@@ -268,15 +338,32 @@ mod tests {
     #[test]
     fn what_is_pending_is_what_would_be_applied() {
         let versions = |applied: &[(i32, i32)]| {
-            pending(Ok(applied.to_vec())).map(|it| it.steps.iter().map(|step| step.version).collect::<Vec<_>>())
+            let pieces = if applied.is_empty() { Vec::new() } else { whole() };
+            pending(Ok(applied.to_vec()), &pieces)
+                .map(|it| it.steps.iter().map(|step| step.version).collect::<Vec<_>>())
         };
         assert_eq!(versions(&[]).unwrap(), (1..=latest()).collect::<Vec<_>>());
         assert_eq!(versions(&[(1, 1), (2, 1)]).unwrap(), (3..=latest()).collect::<Vec<_>>());
         assert_eq!(versions(&[(latest(), 1)]).unwrap(), Vec::<i32>::new());
         assert!(versions(&[(latest() + 1, latest() + 1)]).is_err());
-        let missing = pending(Err(Error::new(ErrorKind::SchemaMissing, "no tables"))).unwrap();
+        let missing = pending(Err(Error::new(ErrorKind::SchemaMissing, "no tables")), &[]).unwrap();
         assert_eq!((missing.version, missing.steps.len()), (0, MIGRATIONS.len()));
-        assert!(pending(Err(Error::new(ErrorKind::Permission, "no"))).is_err());
+        assert!(pending(Err(Error::new(ErrorKind::Permission, "no")), &[]).is_err());
+    }
+
+    #[test]
+    fn what_is_there_has_to_fit_what_is_recorded() {
+        let damaged = |applied: &[(i32, i32)], pieces: &[Piece]| {
+            let error = pending(Ok(applied.to_vec()), pieces).err();
+            error.map(|error| (error.kind() == ErrorKind::SchemaDamaged, error.to_string()))
+        };
+        let (all, now) = (whole(), [(latest(), 1)]);
+        assert_eq!(damaged(&now, &all), None);
+        let (is_damage, said) = damaged(&now, &[]).unwrap();
+        assert!(is_damage && said.contains("lacks table finished") && said.contains("doctor"), "{said}");
+        assert_eq!(damaged(&[(latest() + 1, 1)], &[]), None, "later code may need less");
+        let (is_damage, said) = damaged(&[], &all).unwrap();
+        assert!(is_damage && said.contains("another schema") && said.contains("table live"), "{said}");
     }
 
     #[test]

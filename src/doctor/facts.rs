@@ -28,8 +28,6 @@ pub(crate) struct Facts {
     pub(crate) autovacuum_live: bool,
     /// The storage parameters of `live`, as `name=value`.
     pub(crate) options: Vec<String>,
-    pub(crate) missing: Vec<String>,
-    pub(crate) invalid: Vec<String>,
     pub(crate) expired: u64,
     pub(crate) unserved: Vec<String>,
     /// Kinds that are paused and have jobs that are due.

@@ -32,7 +32,7 @@ const LONGEST_NAP: u64 = 300;
 const SKEW: Duration = Duration::from_secs(5);
 
 pub(super) fn of(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
-    let groups = [holders(facts), storage(facts), indexes(facts), server(facts, wall), work(facts)];
+    let groups = [holders(facts), storage(facts), server(facts, wall), work(facts)];
     groups.into_iter().flatten().collect()
 }
 
@@ -128,17 +128,6 @@ fn lazy(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn indexes(facts: &Facts) -> Vec<Finding> {
-    let missing = (!facts.missing.is_empty()).then(|| facts.missing.join(", ")).map(|names| {
-        let remedy = "Create it as `venturi migrate --sql` shows.";
-        found(Severity::Error, "index_missing", format!("not there: {names}"), remedy)
-    });
-    let invalid = (!facts.invalid.is_empty())
-        .then(|| facts.invalid.join(", "))
-        .map(|names| found(Severity::Error, "index_invalid", format!("not usable: {names}"), "REINDEX INDEX it."));
-    [missing, invalid].into_iter().flatten().collect()
-}
-
 fn server(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
     let version = (facts.version > latest()).then(|| {
         let evidence = format!("the schema has version {}, this code knows {}", facts.version, latest());
@@ -196,6 +185,10 @@ fn work(facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use crate::error::{Error, ErrorKind};
+    use crate::inventory::tests::whole;
+    use crate::inventory::{Class, Piece};
+
     use super::super::{Hearing, findings};
     use super::*;
 
@@ -220,8 +213,6 @@ mod tests {
                 "autovacuum_vacuum_scale_factor=0".to_owned(),
                 "autovacuum_vacuum_threshold=5000".to_owned(),
             ],
-            missing: Vec::new(),
-            invalid: Vec::new(),
             expired: 0,
             unserved: Vec::new(),
             paused: Vec::new(),
@@ -243,9 +234,40 @@ mod tests {
     #[test]
     fn the_worst_finding_comes_first() {
         let facts = Facts { hidden: 1, expired: 2, autovacuum: false, ..healthy() };
-        let all = findings(&facts, &Hearing::Failed("no".to_owned()), facts.at);
-        let codes: Vec<_> = all.into_iter().map(|finding| finding.code).collect();
+        let at = facts.at;
+        let codes = all_codes(&whole(), Ok(facts), &Hearing::Failed("no".to_owned()), at);
         assert_eq!(codes, ["autovacuum_off", "listener_unreachable", "expired_leases", "sessions_hidden"]);
+    }
+
+    fn all_codes(
+        pieces: &[Piece],
+        facts: Result<Facts, Error>,
+        hearing: &Hearing,
+        wall: SystemTime,
+    ) -> Vec<&'static str> {
+        let all = findings(pieces, facts, hearing, wall).unwrap();
+        all.into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn without_facts_the_schema_is_told_of_if_it_explains_that() {
+        let failed = || Error::new(ErrorKind::SchemaMissing, "diagnosing: no");
+        let wall = SystemTime::UNIX_EPOCH;
+        assert!(findings(&whole(), Err(failed()), &Hearing::Off, wall).is_err());
+        let without: Vec<_> = whole().into_iter().filter(|it| it.name != "live").collect();
+        let codes = all_codes(&without, Err(failed()), &Hearing::Off, wall);
+        assert_eq!(codes, ["schema_missing", "not_checked", "listener_off"]);
+    }
+
+    #[test]
+    fn what_later_code_has_made_of_the_schema_is_no_damage() {
+        let later = || Facts { version: latest() + 1, ..healthy() };
+        let mut pieces: Vec<_> = whole().into_iter().filter(|it| it.name != "live_ready").collect();
+        let codes = |pieces: &[Piece]| all_codes(pieces, Ok(later()), &Hearing::Off, later().at);
+        assert_eq!(codes(&pieces), ["schema_newer", "listener_off"]);
+        let name = "live".to_owned();
+        pieces.push(Piece { class: Class::Unlogged, owner: "-".to_owned(), name, shape: "-".to_owned() });
+        assert_eq!(codes(&pieces), ["table_unlogged", "schema_newer", "listener_off"]);
     }
 
     #[test]

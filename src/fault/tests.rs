@@ -206,7 +206,11 @@ fn an_error_says_what_was_done_and_why_it_failed_but_not_the_rows_values() {
     assert_eq!(source.code(), Some(&SqlState::UNIQUE_VIOLATION));
     let missing = refusal("ERROR", "42P01", "relation \"live\" does not exist").to_error("claiming jobs");
     assert_eq!(missing.kind(), ErrorKind::SchemaMissing);
-    assert!(missing.to_string().ends_with("run `migrate` first, and check the schema's name"));
+    assert!(
+        missing
+            .to_string()
+            .ends_with("run `migrate`, which makes what is missing or says why not, and check the schema's name")
+    );
 }
 
 #[test]

@@ -1,5 +1,4 @@
 -- diagnose: what the server shows of the state that it and the queue are in.
--- Parameters: $1 text[] the indexes that have to be there.
 -- Rows: one, its columns as the facts of src/doctor.rs.
 -- Locks: none.  Index: live_ready, live_scheduled, live_lease, finished_age.  For an operator's call, not for a loop.
 -- Every view here can be read by everybody; what other users' sessions do is hidden without pg_read_all_stats, and counted.
@@ -24,11 +23,6 @@ SELECT now() AS at,
   coalesce(c.reloptions, '{}') AS options,
   coalesce((SELECT o.option_value::bool FROM pg_catalog.pg_options_to_table(c.reloptions) o
             WHERE o.option_name = 'autovacuum_enabled'), true) AS autovacuum_live,
-  ARRAY(SELECT e.name FROM unnest($1::text[]) e (name) WHERE NOT EXISTS (
-    SELECT FROM pg_catalog.pg_class i WHERE i.relname = e.name AND i.relnamespace = c.relnamespace
-    AND i.relkind = 'i')) AS missing,
-  ARRAY(SELECT i.relname::text FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
-    WHERE i.relnamespace = c.relnamespace AND NOT (x.indisvalid AND x.indisready) ORDER BY i.relname) AS invalid,
   (SELECT count(*) FROM {schema}.live l WHERE l.state = 2 AND l.claim_expires_at < now()) AS expired,
   ARRAY(SELECT k.kind FROM (
       SELECT r.kind, min(r.visible_at) AS since FROM {schema}.live r WHERE r.state = 0 GROUP BY r.kind

@@ -7,6 +7,7 @@ use log::Level;
 use tokio_postgres::Row;
 
 use crate::doctor::{Facts, Taken};
+use crate::inventory::{Class, Piece};
 use crate::job::RunId;
 use crate::job_info::{JobInfo, JobStatus};
 use crate::journal::{JournalEntry, JournalEvent};
@@ -27,6 +28,7 @@ pub(crate) enum Finding {
     PausedKinds(Vec<PausedKind>),
     Workers(Vec<WorkerClaims>),
     Facts(Box<Facts>),
+    Inventory(Vec<Piece>),
     /// Seconds.
     BackendAge(f64),
     Announced,
@@ -109,6 +111,7 @@ pub(super) fn read(inquiry: &Inquiry, results: &[Vec<Row>]) -> Result<Finding, R
         Inquiry::Stats => Finding::Stats(stats(rows)?),
         Inquiry::Workers => Finding::Workers(each(rows, worker)?),
         Inquiry::Diagnose => Finding::Facts(Box::new(facts(only(rows)?)?)),
+        Inquiry::Inventory => Finding::Inventory(each(rows, piece)?),
         Inquiry::BackendAge => Finding::BackendAge(backend_age(rows)?),
         Inquiry::Announce { .. } => Finding::Announced,
         Inquiry::PausedKinds => Finding::PausedKinds(each(rows, paused_kind)?),
@@ -232,8 +235,6 @@ fn facts(row: &Row) -> Result<Facts, ReadError> {
         naptime: count(row, "naptime")?,
         autovacuum_live: get(row, "autovacuum_live")?,
         options: get(row, "options")?,
-        missing: get(row, "missing")?,
-        invalid: get(row, "invalid")?,
         expired: count(row, "expired")?,
         unserved: get(row, "unserved")?,
         paused: get(row, "paused")?,
@@ -241,6 +242,12 @@ fn facts(row: &Row) -> Result<Facts, ReadError> {
         fsync: get(row, "fsync")?,
         connections: connections(row)?,
     })
+}
+
+fn piece(row: &Row) -> Result<Piece, ReadError> {
+    let word: &str = get(row, "class")?;
+    let class = Class::from_word(word).ok_or_else(|| ReadError::new(format!("class is {word}")))?;
+    Ok(Piece { class, owner: get(row, "owner")?, name: get(row, "name")?, shape: get(row, "shape")? })
 }
 
 fn connections(row: &Row) -> Result<Vec<Taken>, ReadError> {

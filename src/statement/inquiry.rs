@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::doctor::INDEXES;
 use crate::filter::JobFilter;
+use crate::inventory;
 use crate::job::RunId;
 use crate::job_info::JobStatus;
 
@@ -25,6 +25,7 @@ pub(crate) enum Inquiry {
     PausedKinds,
     Workers,
     Diagnose,
+    Inventory,
     BackendAge,
     /// Tells whoever listens.
     Announce {
@@ -80,7 +81,7 @@ pub(crate) struct CleanupBatch {
 }
 
 impl Inquiry {
-    pub(super) fn commands(&self) -> Vec<Command<'_>> {
+    pub(crate) fn commands(&self) -> Vec<Command<'_>> {
         let (text, params) = match self {
             Self::Job(id) => (Text::Job, vec![param(*id)]),
             Self::Find(find) => (Text::Find, find.params()),
@@ -88,7 +89,8 @@ impl Inquiry {
             Self::Stats => (Text::Stats, Vec::new()),
             Self::PausedKinds => (Text::PausedKinds, Vec::new()),
             Self::Workers => (Text::Workers, Vec::new()),
-            Self::Diagnose => (Text::Diagnose, vec![param(INDEXES.map(str::to_owned).to_vec())]),
+            Self::Diagnose => (Text::Diagnose, Vec::new()),
+            Self::Inventory => (Text::Inventory, inventory()),
             Self::BackendAge => (Text::BackendAge, Vec::new()),
             Self::Announce { channel, text } => (Text::Notify, vec![param(channel), param(text)]),
             Self::Cancel(touch) => (Text::Cancel, cancel(touch)),
@@ -112,6 +114,7 @@ impl Inquiry {
             | Self::PausedKinds
             | Self::Workers
             | Self::Diagnose
+            | Self::Inventory
             | Self::BackendAge
             | Self::Announce { .. }
             | Self::CleanupCount(_)
@@ -137,7 +140,7 @@ impl Inquiry {
             Self::Stats => "counting jobs",
             Self::PausedKinds => "listing paused kinds",
             Self::Workers => "listing workers",
-            Self::Diagnose | Self::BackendAge | Self::Announce { .. } => "diagnosing",
+            Self::Diagnose | Self::Inventory | Self::BackendAge | Self::Announce { .. } => "diagnosing",
             Self::Cancel(_) => "cancelling",
             Self::Requeue(_) => "requeueing",
             Self::PauseKind(_) => "pausing a kind",
@@ -194,6 +197,11 @@ fn requeue(touch: &Touch) -> Vec<Command<'_>> {
     let locks = Command::new(Text::LockKeys, vec![param(&touch.ids)]);
     let requeue = Command::new(Text::Requeue, vec![param(&touch.ids), codes(&touch.statuses)]);
     vec![locks, requeue]
+}
+
+fn inventory() -> Vec<Param<'static>> {
+    let (relations, functions) = inventory::names();
+    vec![param(relations), param(functions)]
 }
 
 fn count(ages: &[(JobStatus, f64)]) -> Vec<Param<'static>> {

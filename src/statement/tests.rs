@@ -227,10 +227,15 @@ fn migrate(client: &mut Client, schema: &SchemaName) -> Result<usize, crate::Err
     transaction.batch_execute(&migration::bootstrap(schema)).unwrap();
     let rows = transaction.query(&migration::applied(schema), &[]).unwrap();
     let applied: Vec<(i32, i32)> = rows.iter().map(|row| (row.get("version"), row.get("compatible_from"))).collect();
-    let batches = migration::plan(schema, &applied)?;
+    let (inventory, params) = migration::inventory(schema);
+    let pieces = |transaction: &mut postgres::Transaction<'_>| {
+        migration::pieces(transaction.query_typed(&inventory, &typed(&params)).unwrap())
+    };
+    let batches = migration::plan(schema, &applied, &pieces(&mut transaction)?)?;
     for batch in &batches {
         transaction.batch_execute(batch).unwrap();
     }
+    migration::check_whole(&applied, &pieces(&mut transaction)?)?;
     transaction.commit().unwrap();
     Ok(batches.len())
 }

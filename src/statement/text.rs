@@ -52,12 +52,13 @@ pub(crate) enum Text {
     Cancellations,
     Workers,
     Diagnose,
+    Inventory,
     BackendAge,
 }
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 44] = [
+    pub(crate) const ALL: [Self; 45] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Relax,
@@ -101,6 +102,7 @@ impl Text {
         Self::Cancellations,
         Self::Workers,
         Self::Diagnose,
+        Self::Inventory,
         Self::BackendAge,
     ];
 
@@ -149,8 +151,14 @@ impl Text {
             Self::Cancellations => "cancellations",
             Self::Workers => "workers",
             Self::Diagnose => "diagnose",
+            Self::Inventory => "inventory",
             Self::BackendAge => "backend_age",
         }
+    }
+
+    /// As it is sent to one schema.
+    pub(crate) fn render(self, schema: &SchemaName) -> String {
+        render(&self.template(), schema)
     }
 
     fn template(self) -> Cow<'static, str> {
@@ -198,6 +206,7 @@ impl Text {
             Self::Cancellations => include_str!("../sql/cancellations.sql"),
             Self::Workers => include_str!("../sql/workers.sql"),
             Self::Diagnose => include_str!("../sql/diagnose.sql"),
+            Self::Inventory => include_str!("../sql/inventory.sql"),
             Self::BackendAge => include_str!("../sql/backend_age.sql"),
         })
     }
@@ -258,7 +267,7 @@ pub(crate) struct Texts(Arc<[String]>);
 
 impl Texts {
     pub(crate) fn new(schema: &SchemaName) -> Self {
-        Self(Text::ALL.iter().map(|text| render(&text.template(), schema)).collect())
+        Self(Text::ALL.iter().map(|text| text.render(schema)).collect())
     }
 
     pub(crate) fn sql(&self, text: Text) -> &str {

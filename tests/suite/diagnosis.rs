@@ -58,6 +58,83 @@ pub(crate) fn the_doctor_finds_indexes_that_are_missing_or_invalid(front: &dyn F
     assert_eq!((severity, evidence.as_str()), (Severity::Error, "not usable: live_lease"));
 }
 
+/// The evidence of an error.
+fn error(stage: &Stage<'_>, code: &str) -> String {
+    let (severity, evidence) = found(stage, code).unwrap_or_else(|| panic!("{code} is not found"));
+    assert_eq!(severity, Severity::Error, "{code}: {evidence}");
+    evidence
+}
+
+pub(crate) fn the_doctor_finds_a_schema_that_is_not_as_it_was_made(front: &dyn Front) {
+    let stage = Stage::new(front);
+    for code in ["schema_missing", "schema_changed", "schema_foreign", "table_unlogged", "row_security"] {
+        assert_eq!(found(&stage, code), None, "before it is planted");
+    }
+    stage.place.run("ALTER TABLE live SET UNLOGGED; ALTER TABLE finished ENABLE ROW LEVEL SECURITY");
+    assert!(error(&stage, "table_unlogged").ends_with(": live"));
+    assert!(error(&stage, "row_security").ends_with(": finished"));
+    stage.place.run(
+        "DROP INDEX live_dedup; CREATE INDEX live_dedup ON live (kind, dedup_key) WHERE state < 2; \
+         DROP INDEX journal_run; CREATE INDEX journal_run ON journal (job_id, run_no) WHERE claimed_by IS NOT NULL; \
+         ALTER TABLE live ALTER COLUMN created_at DROP DEFAULT; \
+         ALTER TABLE kind_state ALTER COLUMN paused_at TYPE text; \
+         CREATE OR REPLACE FUNCTION current_trace() RETURNS text STABLE LANGUAGE sql AS 'SELECT NULL::text'",
+    );
+    let changed = error(&stage, "schema_changed");
+    for one in [
+        "index live_dedup of live is `btree (kind, dedup_key) WHERE (state < 2)`, not",
+        "index journal_run of journal is `btree (job_id, run_no) WHERE (claimed_by IS NOT NULL)`, not `UNIQUE",
+        "column created_at of live is `timestamp with time zone NOT NULL`, not",
+        "column paused_at of kind_state is `text`, not `timestamp with time zone`",
+        "function current_trace() is another one",
+    ] {
+        assert!(changed.contains(one), "{one}: {changed}");
+    }
+    // An index may be tuned.
+    stage.place.run("ALTER INDEX live_ready SET (fillfactor = 50)");
+    assert!(!error(&stage, "schema_changed").contains("live_ready"));
+    stage
+        .place
+        .run("DROP FUNCTION enqueue; DROP VIEW journal_entries; ALTER TABLE journal DROP CONSTRAINT journal_valid");
+    let missing = error(&stage, "schema_missing");
+    for one in ["function enqueue(text, json", "view journal_entries", "constraint journal_valid of journal"] {
+        assert!(missing.contains(one), "{one}: {missing}");
+    }
+}
+
+pub(crate) fn the_doctor_finds_what_others_have_put_on_our_tables(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let severity = |planted: &str, one: &str| {
+        stage.place.run(planted);
+        let (severity, evidence) = found(&stage, "schema_foreign").unwrap_or_else(|| panic!("{one} is not found"));
+        assert!(evidence.contains(one), "{one}: {evidence}");
+        severity
+    };
+    stage.place.run("CREATE TABLE others (id int PRIMARY KEY, job bigint)");
+    assert_eq!(found(&stage, "schema_foreign"), None, "a table beside ours is none of our business");
+    assert_eq!(severity("CREATE INDEX slow ON live (lower(kind))", "index slow of live"), Severity::Note);
+    let reference = "ALTER TABLE others ADD CONSTRAINT keeps FOREIGN KEY (job) REFERENCES live (id)";
+    assert_eq!(severity(reference, "constraint keeps of live"), Severity::Warning);
+    let spy = "CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+               CREATE TRIGGER spy BEFORE INSERT ON live FOR EACH ROW EXECUTE FUNCTION spy()";
+    assert_eq!(severity(spy, "trigger spy of live"), Severity::Error);
+    stage.place.run("ALTER TABLE live DISABLE TRIGGER spy");
+    assert_eq!(found(&stage, "schema_foreign").expect("the others").0, Severity::Warning, "it does nothing");
+    assert_eq!(severity("ALTER TABLE live ADD COLUMN tenant int NOT NULL", "column tenant of live"), Severity::Error);
+}
+
+pub(crate) fn the_doctor_tells_of_tables_that_are_missing_although_it_needs_them(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.place.run("DROP TABLE live CASCADE; ALTER TABLE journal RENAME TO journal_of_old");
+    let missing = error(&stage, "schema_missing");
+    for one in ["table live", "table journal", "view jobs"] {
+        assert!(missing.contains(one), "{one}: {missing}");
+    }
+    assert!(!missing.contains("column"), "they are gone with their tables: {missing}");
+    assert_eq!(found(&stage, "not_checked").expect("the facts are read from `live`").0, Severity::Note);
+    assert_eq!(found(&stage, "listener_unreachable"), None, "that was looked at");
+}
+
 pub(crate) fn the_doctor_finds_that_autovacuum_is_off_for_live(front: &dyn Front) {
     let stage = Stage::new(front);
     let off = "ALTER TABLE live SET (autovacuum_enabled = no)";

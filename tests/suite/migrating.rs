@@ -113,6 +113,28 @@ pub(crate) fn a_schema_that_was_never_migrated_is_refused(front: &dyn Front) {
     assert_eq!(kinds, [Some(ErrorKind::SchemaMissing), Some(ErrorKind::SchemaMissing), None]);
 }
 
+/// Whoever is told to run `migrate` is told by it what is wrong.
+pub(crate) fn a_schema_that_lacks_what_is_recorded_is_not_said_to_be_well(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let database = stage.place.database();
+    stage.place.run("ALTER TABLE finished DROP COLUMN attachment CASCADE; DROP FUNCTION enqueue");
+    let damaged = || {
+        let error = front.migrate(&database).expect_err("it is damaged");
+        assert_eq!(error.kind(), ErrorKind::SchemaDamaged);
+        assert_eq!(front.pending_migrations(&database).expect_err("as well").kind(), ErrorKind::SchemaDamaged);
+        error
+    };
+    said(&damaged(), &["column attachment of finished", "function enqueue(text", "view jobs", "backup", "doctor"]);
+    stage.place.run("DROP TABLE live CASCADE");
+    let refused = stage.queue().enqueue(super::probe::job("lost")).expect_err("there is no such table");
+    assert_eq!(refused.kind(), ErrorKind::SchemaMissing);
+    said(&refused, &["`migrate`"]);
+    said(&damaged(), &["table live", "backup", "doctor"]);
+    stage.place.run("DROP TABLE migration");
+    assert_eq!(front.connect(&database).err().expect("nothing is recorded").kind(), ErrorKind::SchemaMissing);
+    said(&damaged(), &["no migration is recorded", "table finished", "another schema"]);
+}
+
 pub(crate) fn a_newer_schema_that_allows_it_is_worked_with(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.place.run("INSERT INTO migration (version, name, compatible_from) VALUES (99, 'of tomorrow', 1)");

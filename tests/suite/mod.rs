@@ -545,6 +545,7 @@ macro_rules! bodies {
                 what_a_migration_would_do_is_told_before_it_is_done,
                 migrating_again_changes_nothing,
                 a_schema_that_was_never_migrated_is_refused,
+                a_schema_that_lacks_what_is_recorded_is_not_said_to_be_well,
             ]
             merging: [
                 twenty_first_enqueues_of_a_key_leave_one_job,
@@ -567,6 +568,9 @@ macro_rules! bodies {
             diagnosis: [
                 those_who_hold_claims_are_listed,
                 the_doctor_finds_indexes_that_are_missing_or_invalid,
+                the_doctor_finds_a_schema_that_is_not_as_it_was_made,
+                the_doctor_finds_what_others_have_put_on_our_tables,
+                the_doctor_tells_of_tables_that_are_missing_although_it_needs_them,
                 the_doctor_finds_that_autovacuum_is_off_for_live,
                 the_doctor_finds_leases_that_ran_out,
                 the_doctor_finds_kinds_that_nobody_serves,

@@ -84,3 +84,21 @@ fn a_schema_may_have_any_name() {
     db.client.batch_execute("SET standard_conforming_strings = off").unwrap();
     db.enqueue_one("a");
 }
+
+/// Of everything that is there, whether it is listed or not.
+#[test]
+fn the_inventory_of_a_migrated_schema_is_the_one_that_is_listed() {
+    let mut db = Db::new();
+    let mut names = |table: &str, column: &str, owner: &str| -> Vec<String> {
+        let sql = format!(
+            "SELECT {column}::text FROM pg_catalog.{table} WHERE {owner} = E'{{schema_in_text}}'::pg_catalog.regnamespace"
+        );
+        db.rows(&sql).iter().map(|row| row.get(0)).collect()
+    };
+    let relations = names("pg_class", "relname", "relnamespace");
+    let functions = names("pg_proc", "proname", "pronamespace");
+    let params: Vec<Param<'_>> = vec![Box::new(relations), Box::new(functions)];
+    let found = db.client.query_typed(db.texts.sql(Text::Inventory), &typed(&params)).unwrap();
+    let listed = crate::inventory::tests::listed(&migration::pieces(found).unwrap());
+    assert!(listed == include_str!("../../inventory.txt"), "src/inventory.txt has to be:\n{listed}");
+}

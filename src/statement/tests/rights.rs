@@ -79,6 +79,7 @@ fn read(db: &mut Db, id: i64) {
         Inquiry::PausedKinds,
         Inquiry::Workers,
         Inquiry::Diagnose,
+        Inquiry::Inventory,
         Inquiry::BackendAge,
         Inquiry::CleanupCount(vec![(JobStatus::Dead, 1.0)]),
     ] {

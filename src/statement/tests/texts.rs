@@ -81,6 +81,7 @@ fn inquiries() -> Vec<Inquiry> {
         Inquiry::PausedKinds,
         Inquiry::Workers,
         Inquiry::Diagnose,
+        Inquiry::Inventory,
         Inquiry::BackendAge,
         Inquiry::Announce { channel: "c".into(), text: "t".into() },
         Inquiry::Cancel(Touch { ids: vec![1], statuses: vec![JobStatus::Pending], patient: true }),
