@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use venturi::{JobStatus, OnDuplicate, Priority};
 
 const CODES: &str = "Exit codes: 0 done; 1 it failed, or there is no such job; 2 the arguments make no sense, or a bulk \
-                     write was not confirmed; 3 `doctor` has found an error. With --json, what is read is one JSON \
-                     document on standard output.";
+                     write was not confirmed; 3 `doctor` has found an error. With --json, the answer is one JSON \
+                     document on standard output (`status --watch`: one per line).";
 
 /// Looks at, steers and diagnoses a venturi job queue on PostgreSQL.
 #[derive(Debug, Parser)]
@@ -21,7 +21,8 @@ pub(crate) struct Arguments {
     /// The schema of the queue's tables.
     #[arg(long, default_value = "venturi", global = true)]
     pub(crate) schema: String,
-    /// Encrypts the connection, or fails; as does `sslmode=require` in the URL. Trusts the platform's authorities.
+    /// Encrypts the connection, or fails; as does `sslmode=require` in the URL. Trusts the platform's authorities. A Unix
+    /// socket is never encrypted, as with libpq.
     #[arg(long, global = true)]
     pub(crate) tls: bool,
     /// Encrypts the connection, and trusts only the authorities in this file of certificates in PEM (libpq's sslrootcert).
@@ -30,7 +31,7 @@ pub(crate) struct Arguments {
     /// The URL leads to a pooler in transaction mode, such as PgBouncer's.
     #[arg(long, global = true)]
     pub(crate) pooled: bool,
-    /// Prints JSON (commands that read, and `enqueue`).
+    /// Prints JSON. `completions`, `man` and `migrate --sql` have none.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -102,7 +103,7 @@ pub(crate) struct Enqueue {
     #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "due_at")]
     pub(crate) delay: Option<Duration>,
     /// At this instant, as 2030-01-31T12:00:00Z; if it is past: now.
-    #[arg(long, value_name = "INSTANT", value_parser = humantime::parse_rfc3339_weak)]
+    #[arg(long, value_name = "INSTANT", value_parser = instant)]
     pub(crate) due_at: Option<SystemTime>,
     /// The dedup key: a pending job of the kind with the same key is not doubled.
     #[arg(long, allow_hyphen_values = true)]
@@ -110,6 +111,9 @@ pub(crate) struct Enqueue {
     /// What becomes of such a job. A task's own `merge` is not known here.
     #[arg(long, value_enum, default_value = "replace", requires = "key")]
     pub(crate) on_duplicate: Duplicate,
+    /// The context of the trace that it belongs to, such as a W3C traceparent; at most 512 bytes.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) trace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -267,8 +271,45 @@ impl From<Status> for JobStatus {
     }
 }
 
+/// An instant of the years 0 to 9999. The calendar repeats itself after 400 years, so that one before 1970, which the
+/// parser does not know, is found some such times later.
+fn instant(text: &str) -> Result<SystemTime, String> {
+    const FIRST_YEAR: u32 = 1970;
+    const YEARS: u32 = 400;
+    const SECONDS: u64 = 146_097 * 86_400;
+    let parse = |text: &str| humantime::parse_rfc3339_weak(text).map_err(|error| error.to_string());
+    // Without a sign, which a number may have and a year may not.
+    let digits = text.split_at_checked(4).filter(|(year, _)| year.bytes().all(|digit| digit.is_ascii_digit()));
+    let early = digits.and_then(|(year, rest)| Some((year.parse::<u32>().ok()?, rest)));
+    let Some((year, rest)) = early.filter(|(year, _)| *year < FIRST_YEAR) else { return parse(text) };
+    let times = (FIRST_YEAR - year).div_ceil(YEARS);
+    let later = parse(&format!("{:04}{rest}", year + times * YEARS))?;
+    later.checked_sub(Duration::from_secs(u64::from(times) * SECONDS)).ok_or_else(|| "too long ago".to_owned())
+}
+
 /// A time between two looks that leaves the server time for others.
 fn pause(text: &str) -> Result<Duration, String> {
     let pause = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if pause < Duration::from_millis(100) { Err("at least 100ms".to_owned()) } else { Ok(pause) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Before 1970.
+    fn seconds_before(text: &str) -> u64 {
+        SystemTime::UNIX_EPOCH.duration_since(instant(text).unwrap()).unwrap().as_secs()
+    }
+
+    #[test]
+    fn instants_before_1970_are_read() {
+        assert_eq!(instant("1970-01-01T00:00:00Z"), Ok(SystemTime::UNIX_EPOCH));
+        assert_eq!(seconds_before("1969-12-31 23:59:59"), 1);
+        assert_eq!(seconds_before("1600-02-29T00:00:00Z"), 11_670_998_400);
+        assert_eq!(seconds_before("0000-01-01T00:00:00Z"), 62_167_219_200);
+        for nonsense in ["1900-02-29T00:00:00Z", "1969", "", "-001-01-01T00:00:00Z", "+969-01-01T00:00:00Z", "ä"] {
+            assert!(instant(nonsense).is_err(), "{nonsense}");
+        }
+    }
 }

@@ -4,14 +4,15 @@ use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use venturi::blocking::Queue;
 use venturi::{Cleaned, Cleanup};
 
 use crate::args::Ages;
 use crate::failure::Failure;
-use crate::out::{confirm, say};
+use crate::out::{confirm, print};
 
-pub(crate) fn cleanup(queue: &Queue, ages: &Ages) -> Result<(), Failure> {
+pub(crate) fn cleanup(queue: &Queue, ages: &Ages, as_json: bool) -> Result<(), Failure> {
     let criteria = criteria(ages);
     if criteria == Cleanup::new() {
         return Err(Failure::Usage("of which jobs? Give --completed-older-than, or another age".to_owned()));
@@ -30,7 +31,10 @@ pub(crate) fn cleanup(queue: &Queue, ages: &Ages) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let done = done?;
-    say(&format!("deleted: {} completed, {} cancelled, {} dead", done.completed, done.cancelled, done.dead))
+    let document = || json!({ "completed": done.completed, "cancelled": done.cancelled, "dead": done.dead });
+    print(as_json, document, || {
+        format!("deleted: {} completed, {} cancelled, {} dead", done.completed, done.cancelled, done.dead)
+    })
 }
 
 fn criteria(ages: &Ages) -> Cleanup {

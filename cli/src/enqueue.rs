@@ -25,6 +25,7 @@ fn job(it: &Enqueue) -> Result<RawJob, Failure> {
     let job = RawJob::new(&it.kind, payload(&it.payload)?)?.priority(it.priority.into());
     let job = it.delay.iter().fold(job, |job, delay| job.delay(*delay));
     let job = it.due_at.iter().fold(job, |job, instant| job.due_at(*instant));
+    let job = job.trace(it.trace.as_deref())?;
     match &it.key {
         Some(key) => Ok(job.dedup_key(key.as_str())?.on_duplicate(it.on_duplicate.into())),
         None => Ok(job),

@@ -12,7 +12,7 @@ use venturi::{CancelOutcome, Database, JobFilter, JobId, JobStatus, RequeueOutco
 use crate::args::{Arguments, Command, Consent, Dead, Jobs, Kinds, Target, Which};
 use crate::connect::{database, nowhere};
 use crate::failure::Failure;
-use crate::out::{confirm, print, raw, redraw, say};
+use crate::out::{confirm, print, raw, redraw};
 use crate::{cleanup, enqueue, show};
 
 /// What `doctor` returns when it has found an error.
@@ -20,6 +20,11 @@ const FOUND_ERRORS: u8 = 3;
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match &arguments.command {
+        Command::Completions { .. } | Command::Man | Command::Migrate { sql: true, .. } if arguments.json => {
+            return Err(Failure::Usage(
+                "what this prints is text for other programs, and no JSON: leave --json out".to_owned(),
+            ));
+        }
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "venturi", &mut text);
@@ -32,21 +37,24 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Migrate { sql: true, from, .. } => raw(nowhere(&arguments)?.migration_script(*from)?.as_bytes())?,
         Command::Migrate { dry_run: true, .. } => preview(&database(&arguments)?, arguments.json)?,
-        Command::Migrate { .. } => {
-            blocking::migrate(&database(&arguments)?)?;
-            say("the schema is as this version needs it")?;
-        }
+        Command::Migrate { .. } => migrate(&database(&arguments)?, arguments.json)?,
         _ => return on_queue(&arguments),
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// If others migrate at the same time, what they do is told as well.
+fn migrate(database: &Database, as_json: bool) -> Result<(), Failure> {
+    let before = blocking::pending_migrations(database)?;
+    blocking::migrate(database)?;
+    let after = blocking::pending_migrations(database)?;
+    let document = || json!({ "version": after.version, "applied": show::steps_json(&before.steps) });
+    print(as_json, document, || show::migrated(&before, after.version))
+}
+
 fn preview(database: &Database, as_json: bool) -> Result<(), Failure> {
     let pending = blocking::pending_migrations(database)?;
-    let document = || {
-        let steps = pending.steps.iter().map(|step| json!({ "version": step.version, "name": step.name }));
-        json!({ "version": pending.version, "steps": Value::from_iter(steps) })
-    };
+    let document = || json!({ "version": pending.version, "steps": show::steps_json(&pending.steps) });
     print(as_json, document, || show::pending(&pending))
 }
 
@@ -58,18 +66,23 @@ fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Command::Status { .. } => status(&queue, json)?,
         Command::Jobs(jobs) => on_jobs(&queue, jobs, json)?,
         Command::Dead(Dead::List { kind, limit }) => list(&queue, dead(kind), *limit, json)?,
-        Command::Dead(Dead::Requeue { kind, consent }) => requeue_all(&queue, dead(kind), consent)?,
+        Command::Dead(Dead::Requeue { kind, consent }) => requeue_all(&queue, dead(kind), consent, json)?,
         Command::Kinds(Kinds::Pause { kind }) => {
-            say(if queue.pause_kind(kind)? { "paused" } else { "it was paused already" })?;
+            let changed = queue.pause_kind(kind)?;
+            let said = if changed { "paused" } else { "it was paused already" };
+            print(json, || json!({ "kind": kind, "paused": true, "changed": changed }), || said.to_owned())?;
         }
         Command::Kinds(Kinds::Resume { kind }) => {
-            say(if queue.resume_kind(kind)? { "resumed" } else { "it was not paused" })?;
+            let changed = queue.resume_kind(kind)?;
+            let said = if changed { "resumed" } else { "it was not paused" };
+            print(json, || json!({ "kind": kind, "paused": false, "changed": changed }), || said.to_owned())?;
         }
         Command::Recover => {
             let done = queue.recover_stale()?;
-            say(&format!("{} pending again, {} dead", done.repended, done.dead))?;
+            let document = || json!({ "pending": done.repended, "dead": done.dead });
+            print(json, document, || format!("{} pending again, {} dead", done.repended, done.dead))?;
         }
-        Command::Cleanup(ages) => cleanup::cleanup(&queue, ages)?,
+        Command::Cleanup(ages) => cleanup::cleanup(&queue, ages, json)?,
         Command::Enqueue(job) => enqueue::enqueue(&queue, job, json)?,
         Command::Workers => {
             let workers = queue.workers()?;
@@ -83,17 +96,20 @@ fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn on_jobs(queue: &Queue, jobs: &Jobs, json: bool) -> Result<(), Failure> {
+    let became = |id: &i64, outcome: &str, said: &str| {
+        print(json, || json!({ "id": id, "outcome": outcome }), || said.to_owned())
+    };
     match jobs {
         Jobs::List { which, limit } => list(queue, filter(which), *limit, json),
         Jobs::Show { id } => show_job(queue, *id, json),
         Jobs::Cancel { target: Target { id: Some(id), .. } } => match queue.cancel(JobId::from(*id))? {
-            CancelOutcome::Cancelled => say("cancelled"),
-            CancelOutcome::Requested => say("its handler has been asked to end"),
+            CancelOutcome::Cancelled => became(id, "cancelled", "cancelled"),
+            CancelOutcome::Requested => became(id, "requested", "its handler has been asked to end"),
             CancelOutcome::AlreadyFinished => Err(Failure::Failed(format!("job {id} had ended before"))),
             _ => Err(no_such(*id)),
         },
         Jobs::Requeue { target: Target { id: Some(id), .. } } => match queue.requeue(JobId::from(*id))? {
-            RequeueOutcome::Requeued => say("pending again"),
+            RequeueOutcome::Requeued => became(id, "requeued", "pending again"),
             RequeueOutcome::NotFinished => Err(Failure::Failed(format!("job {id} has not ended"))),
             RequeueOutcome::Conflict(other) => {
                 Err(Failure::Failed(format!("job {other} is pending with the same kind and dedup key")))
@@ -103,9 +119,13 @@ fn on_jobs(queue: &Queue, jobs: &Jobs, json: bool) -> Result<(), Failure> {
         Jobs::Cancel { target } => {
             confirm(&target.consent, "Cancel all jobs that fit?")?;
             let done = queue.cancel_all(filter(&target.which))?;
-            say(&format!("{} cancelled, {} asked to end, {} skipped", done.cancelled, done.requested, done.skipped))
+            let document =
+                || json!({ "cancelled": done.cancelled, "requested": done.requested, "skipped": done.skipped });
+            print(json, document, || {
+                format!("{} cancelled, {} asked to end, {} skipped", done.cancelled, done.requested, done.skipped)
+            })
         }
-        Jobs::Requeue { target } => requeue_all(queue, filter(&target.which), &target.consent),
+        Jobs::Requeue { target } => requeue_all(queue, filter(&target.which), &target.consent, json),
     }
 }
 
@@ -161,10 +181,13 @@ fn show_job(queue: &Queue, id: i64, json: bool) -> Result<(), Failure> {
     print(json, document, || show::job(&job, &journal))
 }
 
-fn requeue_all(queue: &Queue, filter: JobFilter, consent: &Consent) -> Result<(), Failure> {
+fn requeue_all(queue: &Queue, filter: JobFilter, consent: &Consent, json: bool) -> Result<(), Failure> {
     confirm(consent, "Requeue all jobs that fit?")?;
     let done = queue.requeue_all(filter)?;
-    say(&format!("{} requeued, {} in conflict, {} skipped", done.requeued, done.conflicts, done.skipped))
+    let document = || json!({ "requeued": done.requeued, "conflicts": done.conflicts, "skipped": done.skipped });
+    print(json, document, || {
+        format!("{} requeued, {} in conflict, {} skipped", done.requeued, done.conflicts, done.skipped)
+    })
 }
 
 fn status(queue: &Queue, json: bool) -> Result<(), Failure> {

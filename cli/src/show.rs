@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 use serde_json::{Value, json, value::RawValue};
-use venturi::{Finding, JobInfo, JournalEntry, KindStats, PendingMigrations, Severity, Stats, WorkerClaims};
+use venturi::{
+    Finding, JobInfo, JournalEntry, KindStats, MigrationStep, PendingMigrations, Severity, Stats, WorkerClaims,
+};
 
 use crate::out::{self, painted};
 
@@ -52,8 +54,27 @@ pub(crate) fn pending(pending: &PendingMigrations) -> String {
     if pending.steps.is_empty() {
         return format!("the schema has version {}, and nothing would be applied", pending.version);
     }
-    let steps = pending.steps.iter().map(|step| format!("\n  {:04} {}", step.version, step.name)).collect::<String>();
-    format!("the schema has version {}; these would be applied:{steps}", pending.version)
+    format!("{}; these would be applied:{}", at_version(pending.version), steps(&pending.steps))
+}
+
+pub(crate) fn migrated(before: &PendingMigrations, version: i32) -> String {
+    if before.steps.is_empty() {
+        return format!("the schema has version {version}, as this version of venturi needs it: nothing to do");
+    }
+    let made = if before.version == 0 { "the tables are made" } else { "the schema is brought up to date" };
+    format!("{made}; it was applied:{}\nthe schema has version {version}", steps(&before.steps))
+}
+
+fn at_version(version: i32) -> String {
+    if version == 0 { "there are no tables yet".to_owned() } else { format!("the schema has version {version}") }
+}
+
+fn steps(steps: &[MigrationStep]) -> String {
+    steps.iter().map(|step| format!("\n  {:04} {}", step.version, step.name)).collect()
+}
+
+pub(crate) fn steps_json(steps: &[MigrationStep]) -> Value {
+    Value::from_iter(steps.iter().map(|step| json!({ "version": step.version, "name": step.name })))
 }
 
 pub(crate) fn age(time: Option<Duration>) -> String {

@@ -36,7 +36,9 @@ fn a_job_is_as_urgent_and_as_late_as_it_was_given() {
     assert_eq!(enqueue(&["--priority", "high", "--delay", "2h"]), "0 120");
     assert_eq!(enqueue(&["--priority", "low"]), "2 0");
     assert!(enqueue(&["--due-at", "2999-01-31T12:00:00Z"]).starts_with("1 5"));
-    assert_eq!(enqueue(&["--due-at", "2001-01-01 00:00:00"]), "1 0", "what is past is due now");
+    for past in ["2001-01-01 00:00:00", "1969-07-20T20:17:40Z", "0001-01-01T00:00:00Z"] {
+        assert_eq!(enqueue(&["--due-at", past]), "1 0", "what is past is due now");
+    }
 }
 
 #[test]
@@ -56,6 +58,18 @@ fn a_key_that_is_pending_is_replaced_kept_or_doubled_as_asked() {
     assert_eq!(place.value::<String>("SELECT string_agg(payload::text, ',') FROM {schema}.live"), "2");
     let (second, effect) = enqueue("4", &["--on-duplicate", "independent"]);
     assert!(second != first && effect == "inserted");
+}
+
+#[test]
+fn a_job_belongs_to_the_trace_that_is_given() {
+    let place = Place::new("trace");
+    let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let job = place.venturi(&["enqueue", "mail", "--trace", context, "--json"]).json()["id"].to_string();
+    assert_eq!(place.venturi(&["jobs", "show", &job, "--json"]).json()["job"]["trace"], context);
+    let keyed =
+        place.venturi(&["enqueue", "mail", "--key", "1", "--trace", context, "--json"]).json()["id"].to_string();
+    assert_eq!(place.venturi(&["jobs", "show", &keyed, "--json"]).json()["job"]["trace"], context);
+    assert_eq!(place.venturi(&["enqueue", "mail", "--trace", &"x".repeat(513)]).code, 2);
 }
 
 #[test]

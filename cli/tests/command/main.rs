@@ -5,6 +5,7 @@
 mod cluster;
 mod enqueueing;
 mod jobs;
+mod json;
 mod migrating;
 mod page;
 mod place;
