@@ -13,6 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, SimpleQueryMessage};
 
 use crate::Database;
 use crate::fault::Fault;
+use crate::panic_boundary::GuardedFuture;
 use crate::statement::{Attempts, IS_READ_ONLY, SESSION, trial};
 use crate::tls::{Connector, Encryption};
 
@@ -68,8 +69,10 @@ impl<'a> Way<'a> {
         let several = addresses.len() > 1;
         let mut faults = Vec::new();
         for address in addresses {
-            let opened = within(self.patience, async { Ok(self.open_address(&address).await) }).await;
-            match opened.unwrap_or_else(|late| Err(unreachable(&late))) {
+            let opening = GuardedFuture::new(|| self.open_address(&address));
+            let opened = within(self.patience, async { Ok(opening.await) }).await;
+            let opened = opened.map_err(|late| unreachable(&late));
+            match opened.and_then(|it| it.unwrap_or_else(|panic| Err(Fault::client_panicked(&panic)))) {
                 Ok(connection) => return Ok(connection),
                 Err(fault) if several => {
                     faults.push(Fault { message: format!("{address}: {}", fault.message), ..fault });

@@ -67,8 +67,8 @@ impl Host {
     /// and then says nothing holds the thread until it is gone.
     fn open(&self) -> Result<Client, Fault> {
         // The client panics when the system has no file left for it, which may pass.
-        let connected = guarded(|| self.config.connect(self.encryption.clone()))
-            .map_err(|panic| Fault::link(format!("the client {panic}")).not_sent())?;
+        let connected =
+            guarded(|| self.config.connect(self.encryption.clone())).map_err(|panic| Fault::client_panicked(&panic))?;
         let mut client = connected.map_err(not_sent)?;
         if self.pooled {
             // What is set over a pooler would be set for others.

@@ -73,6 +73,11 @@ impl Fault {
         }
     }
 
+    /// The client panicked while it connected: of what the system refused it, or in the user's TLS settings. It may pass.
+    pub(crate) fn client_panicked(panic: &str) -> Self {
+        Self::link(format!("the client {panic}")).not_sent()
+    }
+
     /// The settings cannot be followed, so that nothing was tried.
     pub(crate) fn of_settings(error: &Error) -> Self {
         Self { kind: FaultKind::Fatal(error.kind()), ..Self::link(error.to_string()).not_sent() }

@@ -17,6 +17,7 @@ macro_rules! encryption {
             a_server_that_cannot_be_trusted_is_refused_with_what_to_do,
             a_server_without_tls_is_refused_where_it_is_required,
             tls_without_its_settings_is_refused,
+            tls_settings_that_panic_are_a_connection_that_fails,
         ] }
     };
 }

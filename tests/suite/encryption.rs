@@ -1,5 +1,6 @@
 //! Encrypted connections: what is encrypted, and which servers are refused.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
@@ -215,12 +216,48 @@ fn long_after(trusted: RootCertStore) -> ClientConfig {
             Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(LONG_AFTER)))
         }
     }
+    settings_by(Arc::new(LongAfter), trusted)
+}
+
+fn settings_by(clock: Arc<dyn TimeProvider>, trusted: RootCertStore) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    ClientConfig::builder_with_details(provider, Arc::new(LongAfter))
+    ClientConfig::builder_with_details(provider, clock)
         .with_safe_default_protocol_versions()
         .expect("versions that the provider has")
         .with_root_certificates(trusted)
         .with_no_client_auth()
+}
+
+/// They are the user's code, and run wherever a connection is made.
+pub(crate) fn tls_settings_that_panic_are_a_connection_that_fails(front: &dyn Front) {
+    #[derive(Debug, Default)]
+    struct Clock {
+        asked: AtomicUsize,
+        is_mended: AtomicBool,
+    }
+    impl TimeProvider for Clock {
+        fn current_time(&self) -> Option<UnixTime> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            assert!(self.is_mended.load(Ordering::SeqCst), "the clock has stopped");
+            UnixTime::now().into()
+        }
+    }
+    let server = Encrypted::shared();
+    let stage = server.stage(front);
+    let clock = Arc::new(Clock::default());
+    let dsn = server.dsn(&stage.place, "host=127.0.0.1 sslmode=require");
+    let database = database(&stage.place, &dsn).tls(settings_by(clock.clone(), server.trusted()));
+    for error in [front.migrate(&database).unwrap_err(), front.connect(&database).err().expect("no connection")] {
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true), "{error}");
+        assert!(error.to_string().contains("the client panicked: the clock has stopped"), "{error}");
+    }
+    front.migrate(&self::database(&stage.place, &dsn).tls(settings(server.trusted()))).expect("migrating");
+    let before = clock.asked.load(Ordering::SeqCst);
+    let worker = stage.work_on(&WorkerSpec::default(), database.clone());
+    eventually("the worker has tried", || (clock.asked.load(Ordering::SeqCst) > before).then_some(()));
+    clock.is_mended.store(true, Ordering::SeqCst);
+    complete_one(&stage, &database);
+    worker.stop();
 }
 
 pub(crate) fn a_server_without_tls_is_refused_where_it_is_required(front: &dyn Front) {
