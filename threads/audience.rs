@@ -55,9 +55,11 @@ impl Audience {
         if self.missed > 0 && events.try_send(Event::Missed { events: self.missed }).is_ok() {
             self.missed = 0;
         }
-        if self.missed > 0 || events.try_send(event.clone()).is_err() {
+        let refused =
+            if self.missed > 0 { Some(event) } else { events.try_send(event).err().map(|it| it.into_inner()) };
+        if refused.is_some() {
             self.missed += 1;
-            self.latest = Some(event);
+            self.latest = refused;
         }
     }
 
