@@ -155,9 +155,8 @@ impl Observer for Metrics {
             Event::Released { kind, reason, .. } => {
                 counter!(RELEASED, "kind" => *kind, "reason" => *reason).increment(1);
             }
-            Event::Recovered { kind, dead, .. } => {
-                let status = if *dead { "dead" } else { "pending" };
-                counter!(RECOVERED, "kind" => kind.to_string(), "status" => status).increment(1);
+            Event::Recovered { kind, status, .. } => {
+                counter!(RECOVERED, "kind" => kind.to_string(), "status" => status.as_str()).increment(1);
             }
             Event::StatementFailed { statement, .. } => counter!(REFUSED, "statement" => *statement).increment(1),
             Event::LinkLost { link, .. } => counter!(LOST_LINKS, "link" => *link).increment(1),

@@ -10,7 +10,7 @@ use log::kv::{self, Key, Source, Value, VisitSource};
 use log::{Level, Record};
 
 use crate::panic_boundary::Contained;
-use crate::{Effect, JobId, JournalEvent};
+use crate::{Effect, JobId, JobStatus, JournalEvent};
 
 const TARGET: &str = "venturi";
 
@@ -150,7 +150,8 @@ pub enum Event {
         run: u32,
         /// Its kind.
         kind: &'static str,
-        /// What became of the job.
+        /// What became of the job, as its row says: cancelled if somebody had asked for that, whatever else than
+        /// completed its run has left.
         outcome: JournalEvent,
         /// From handing it to its handler until that ended, or had timed out. Zero if the job could not be read.
         ran: Duration,
@@ -206,8 +207,9 @@ pub enum Event {
         job: JobId,
         /// Its kind.
         kind: Cow<'static, str>,
-        /// Whether it went to dead, as the backstop allows no more failures.
-        dead: bool,
+        /// What it is now: pending, to run again; dead, as the backstop allows no more failures; or cancelled, as
+        /// somebody had asked for.
+        status: JobStatus,
     },
     /// Something of a run could not be stored as its handler wanted.
     #[non_exhaustive]
@@ -368,8 +370,12 @@ impl fmt::Display for Event {
                 )
             }
             Self::Released { job, run, kind, reason } => write!(f, "job {job} ({kind}), run {run}: released, {reason}"),
-            Self::Recovered { job, kind, dead } => {
-                let fate = if *dead { "dead at the backstop" } else { "put back" };
+            Self::Recovered { job, kind, status } => {
+                let fate = match status {
+                    JobStatus::Pending => "put back",
+                    JobStatus::Dead => "dead at the backstop",
+                    other => other.as_str(),
+                };
                 write!(f, "job {job} ({}): its lease had expired, {fate}", OneLine(kind))
             }
             Self::Degraded { job, run, what } => write!(f, "job {job}, run {run}: {}", OneLine(what)),
@@ -445,7 +451,7 @@ impl Source for Facts<'_> {
             Event::Released { reason, .. } | Event::LeftClaimed { reason, .. } => {
                 pair("reason", Some((*reason).into()))
             }
-            Event::Recovered { dead, .. } => pair("dead", Some((*dead).into())),
+            Event::Recovered { status, .. } => pair("status", Some(status.as_str().into())),
             Event::Degraded { what, .. } => pair("what", Some(what.as_str().into())),
             Event::StatementFailed { statement: name, error, retry_in }
             | Event::LinkLost { link: name, error, retry_in } => {
@@ -592,7 +598,7 @@ pub(crate) mod tests {
             Event::LateResult { job, run, kind },
             Event::Overruled { job, run, kind, outcome: JournalEvent::Retried },
             Event::Released { job, run, kind, reason: "shutdown_timeout" },
-            Event::Recovered { job, kind: "resize".into(), dead: false },
+            Event::Recovered { job, kind: "resize".into(), status: JobStatus::Pending },
             Event::Degraded { job, run, what: "the carry was not stored".to_owned() },
             Event::StatementFailed { statement: "claim", error: "disk full".to_owned(), retry_in },
             Event::LinkLost { link: "work", error: "closed".to_owned(), retry_in },
@@ -652,7 +658,8 @@ pub(crate) mod tests {
             retry_in: Duration::from_millis(150),
         };
         assert_eq!(failed.to_string(), "claim failed, next try in 150.0ms: disk full");
-        let dead = Event::Recovered { job: JobId(7), kind: "a\nb".into(), dead: true };
-        assert_eq!(dead.to_string(), "job 7 (a b): its lease had expired, dead at the backstop");
+        let told = |status| Event::Recovered { job: JobId(7), kind: "a\nb".into(), status }.to_string();
+        assert_eq!(told(JobStatus::Dead), "job 7 (a b): its lease had expired, dead at the backstop");
+        assert_eq!(told(JobStatus::Cancelled), "job 7 (a b): its lease had expired, cancelled");
     }
 }

@@ -78,11 +78,11 @@ impl Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Runs whose own result was stored: completed, paused, retried or dead.
+    /// Runs whose own result was stored: completed, paused, retried or dead; and those whose jobs were cancelled.
     pub settled: u64,
     /// Runs given back without a failure: the worker was stopping, or their handlers never began.
     pub released: u64,
-    /// Runs that were stopped by their time-out and stored as failures.
+    /// Runs that were stopped by their time-out and stored as failures, or as cancelled.
     pub timed_out: u64,
     /// Results that came after the claim was lost, and were discarded.
     pub late: u64,

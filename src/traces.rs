@@ -22,7 +22,8 @@ type OnStart = dyn Fn(&Span, &RunInfo<'_>) + Send + Sync;
 ///
 /// Given to `middleware`, and to `blocking_middleware` of an async worker that has blocking handlers, it lets handlers run
 /// inside a span `run` with the target `venturi::run`, the level info, and the fields `kind`, `job`, `run`, `priority`,
-/// `worker`; when the run ends, `outcome` (`completed`, `paused`, `failed`, `panicked`) and `error` are recorded. A future's
+/// `worker`; when the handler ends, `outcome` (`completed`, `paused`, `failed`, `panicked`) and `error` are recorded: what
+/// the handler said, before anything is stored. What became of the job, the event `settled` tells. A future's
 /// span is entered for each poll and for its drop, and never held in between. It has no parent, whatever the span is in
 /// which the worker was started; [`on_start`](Self::on_start) may give it one. `otel.name`, `otel.kind` and
 /// `otel.status_code` are there for those who hand spans on to OpenTelemetry.
@@ -163,10 +164,6 @@ impl Pairs<'_> {
         self.0.get(key)?.to_i64()
     }
 
-    fn flag(&self, key: &str) -> Option<bool> {
-        self.0.get(key)?.to_bool()
-    }
-
     fn seconds(&self, key: &str) -> Option<f64> {
         self.0.get(key)?.to_f64()
     }
@@ -189,7 +186,7 @@ macro_rules! tell {
             waited_seconds = $pairs.seconds("waited_seconds"),
             ran_seconds = $pairs.seconds("ran_seconds"),
             reason = $pairs.text("reason"),
-            dead = $pairs.flag("dead"),
+            status = $pairs.text("status"),
             what = $pairs.text("what"),
             link = $pairs.text("link"),
             statement = $pairs.text("statement"),

@@ -79,8 +79,10 @@ fn on_queue(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Recover => {
             let done = queue.recover_stale()?;
-            let document = || json!({ "pending": done.repended, "dead": done.dead });
-            print(json, document, || format!("{} pending again, {} dead", done.repended, done.dead))?;
+            let document = || json!({ "pending": done.repended, "dead": done.dead, "cancelled": done.cancelled });
+            print(json, document, || {
+                format!("{} pending again, {} dead, {} cancelled", done.repended, done.dead, done.cancelled)
+            })?;
         }
         Command::Cleanup(ages) => cleanup::cleanup(&queue, ages, json)?,
         Command::Enqueue(job) => enqueue::enqueue(&queue, job, json)?,

@@ -336,6 +336,7 @@ impl Engine {
                 Settled::Refused => self.refused(id),
                 Settled::Busy => self.put_off(now, id),
                 Settled::Completed => self.completed_itself(id),
+                Settled::Cancelled => self.cancelled(now, id),
             }
         }
     }
@@ -353,6 +354,17 @@ impl Engine {
         self.tell_settled(kind, tally, &settlement);
         self.announce_settlement(now, kind, &settlement);
         self.row_is(id, Row::Gone);
+    }
+
+    /// Somebody had asked for the job to end: whatever its run left, that is what became of it.
+    fn cancelled(&mut self, now: Instant, id: RunId) {
+        if let Some(Pending { settlement, tally, .. }) = self.settling.results.get_mut(&id) {
+            settlement.outcome = Ending::Cancelled;
+            if matches!(tally, Tally::Released(_)) {
+                *tally = Tally::Settled;
+            }
+        }
+        self.accepted(now, id);
     }
 
     /// The handler has completed the job before it ended; how it ended changes nothing about that.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::purpose::{Exchange, Purpose};
 use super::{Engine, Link, Output};
+use crate::JobStatus;
 use crate::fault::{Fault, FaultKind};
 use crate::job::RunId;
 use crate::link::{Epoch, StatementId};
@@ -156,10 +157,10 @@ impl Engine {
 
     fn recovered(&mut self, now: Instant, rows: Vec<Recovered>) {
         for row in rows {
-            if !row.dead {
+            if row.status == JobStatus::Pending {
                 self.announce_repended(now, &row.kind, row.delay);
             }
-            self.observe(Event::Recovered { job: row.job.into(), kind: row.kind.into(), dead: row.dead });
+            self.observe(Event::Recovered { job: row.job.into(), kind: row.kind.into(), status: row.status });
         }
     }
 

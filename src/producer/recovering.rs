@@ -1,11 +1,11 @@
 //! Putting back claims whose leases ran out, pass by pass, for whoever asks a queue to.
 #![deny(clippy::disallowed_methods)]
 
-use crate::Backoff;
 use crate::config::{DEFAULT_BACKSTOP, DEFAULT_JITTER};
 use crate::observer::Event;
 use crate::recovery;
 use crate::statement::{Recover, Recovered, Recovery, Stale, StaleRow, Statement};
+use crate::{Backoff, JobStatus};
 
 use super::call::{CallId, Response};
 use super::{Producer, Purpose};
@@ -18,6 +18,8 @@ pub struct RecoveredStale {
     pub repended: u64,
     /// Jobs that went to dead, because this was the last failure that the backstop allows.
     pub dead: u64,
+    /// Jobs that somebody had asked to be cancelled, and now are.
+    pub cancelled: u64,
 }
 
 impl Producer {
@@ -35,12 +37,14 @@ impl Producer {
     pub(super) fn recovered(&mut self, id: CallId, mut done: RecoveredStale, rows: Vec<Recovered>) {
         let nothing = rows.is_empty();
         for row in rows {
-            self.observe(Event::Recovered { job: row.job.into(), kind: row.kind.clone().into(), dead: row.dead });
-            if row.dead {
-                done.dead += 1;
-            } else {
-                done.repended += 1;
-                self.announce(&row.kind, row.delay);
+            self.observe(Event::Recovered { job: row.job.into(), kind: row.kind.clone().into(), status: row.status });
+            match row.status {
+                JobStatus::Dead => done.dead += 1,
+                JobStatus::Cancelled => done.cancelled += 1,
+                _ => {
+                    done.repended += 1;
+                    self.announce(&row.kind, row.delay);
+                }
             }
         }
         if nothing {

@@ -398,12 +398,18 @@ fn expired_claims_are_recovered_pass_by_pass_with_their_failures_counted() {
         }
         other => panic!("{other:?}"),
     }
-    let recovered = |dead| Recovered { job: 7, kind: "a".into(), dead, delay: 0.5 };
-    desk.reply(Reply::Recovered(vec![recovered(false), recovered(true)]));
+    let recovered = |status| Recovered { job: 7, kind: "a".into(), status, delay: 0.5 };
+    let statuses = [JobStatus::Pending, JobStatus::Dead, JobStatus::Cancelled];
+    desk.reply(Reply::Recovered(statuses.map(recovered).into()));
     desk.reply(Reply::Stale(Vec::new()));
     desk.reply(Reply::Done);
-    let done = RecoveredStale { repended: 1, dead: 1 };
+    let done = RecoveredStale { repended: 1, dead: 1, cancelled: 1 };
     assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Recovered(done));
+    let told = desk.events.iter().filter_map(|event| match event {
+        Event::Recovered { status, .. } => Some(*status),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), statuses);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 --   $1 ids bigint[]  $2 runs int[] (run_count as found)  $3 claimants text[]
 --   $4 dead bool[]         bury it: the backstop is reached
 --   $5 delay float8[]      seconds until it may run again (0: ready at once)
--- Rows: id, kind, dead, delay of the jobs that were still as found, still expired and not locked.
---   A job that was asked to be cancelled ends as cancelled, and is returned with dead = false.
+-- Rows: id, kind, delay of the jobs that were still as found, still expired and not locked, and their status now:
+--   0 pending  4 dead  5 cancelled: it was asked to be, whatever the caller has decided
 -- Locks: FOR UPDATE SKIP LOCKED in the order of the input; never waits.  Index: live_pkey.
 -- Writes journal (event 9), or finished (outcome 9).
 -- least(), greatest(), coalesce() and ON CONFLICT: as in settle, for rows that were written by hand.
@@ -43,4 +43,4 @@ noted AS (
   UNION ALL
   SELECT id, greatest(run_count, 0), 9, claimed_by, note FROM gone WHERE id NOT IN (SELECT id FROM stored)
   ON CONFLICT DO NOTHING)
-SELECT id, kind, status = 4 AS dead, delay FROM gone UNION ALL SELECT id, kind, false, delay FROM back
+SELECT id, kind, status::smallint AS status, delay FROM gone UNION ALL SELECT id, kind, 0::smallint, delay FROM back

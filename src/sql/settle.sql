@@ -12,6 +12,7 @@
 --   2 busy: still claimed by this worker, but somebody holds the row: again later
 --   3 landed: exactly this result was stored by an earlier attempt, whose reply was lost
 --   4 completed: the run has completed its job by itself, in a transaction of its handler; that stands
+--   5 cancelled: instead of 0 or 3, when the job has ended as cancelled
 -- Locks: FOR UPDATE SKIP LOCKED in the order of the input; never waits, so there are no cycles with renew and recover.
 -- Index: live_pkey, then TIDs; finished_pkey and journal_run only for what was not accepted.
 -- Writes finished (the row is the last journal entry) or journal (earlier runs).
@@ -65,27 +66,19 @@ noted AS (
   SELECT id, greatest(run_count, 0), event, $1::text, note, attachment FROM gone
   WHERE (event > 3 OR NOT $9::bool) AND id NOT IN (SELECT id FROM stored)
   ON CONFLICT DO NOTHING)
-SELECT r.id AS job, r.run_count AS run,
-  CASE WHEN (r.id, r.run_count) IN (SELECT id, run_count FROM gone UNION ALL SELECT id, run_count FROM back) THEN 0
+SELECT r.id AS job, r.run_count AS run, coalesce(
+  CASE WHEN (r.id, r.run_count) IN (SELECT id, run_count FROM gone WHERE event = 5) THEN 5
+       WHEN (r.id, r.run_count) IN (SELECT id, run_count FROM gone UNION ALL SELECT id, run_count FROM back) THEN 0
        WHEN EXISTS (
          SELECT 1 FROM {schema}.live l
          WHERE l.id = r.id AND l.run_count = r.run_count AND l.claimed_by = $1::text AND l.state + 0 = 2 OFFSET 0) THEN 2
-       WHEN EXISTS (
-         SELECT 1 FROM {schema}.finished f
-         WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text
-           AND (f.outcome = r.outcome OR (f.outcome = 5 AND r.outcome > 3)) OFFSET 0) THEN 3
-       WHEN EXISTS (
-         SELECT 1 FROM {schema}.journal e
-         WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text
-           AND (e.event = r.outcome OR (e.event = 5 AND r.outcome > 3)) OFFSET 0) THEN 3
-       WHEN EXISTS (
-         SELECT 1 FROM {schema}.finished f
-         WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text AND f.outcome = 3 OFFSET 0) THEN 4
-       WHEN EXISTS (
-         SELECT 1 FROM {schema}.journal e
-         WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text AND e.event = 3 OFFSET 0) THEN 4
-       -- Nothing is left of a job that was discarded.
-       WHEN $9::bool AND r.outcome = 3 AND NOT EXISTS (SELECT 1 FROM {schema}.live l WHERE l.id = r.id OFFSET 0)
-         AND NOT EXISTS (SELECT 1 FROM {schema}.finished f WHERE f.id = r.id OFFSET 0) THEN 3
-       ELSE 1 END::smallint AS answer
+  END,
+  (SELECT CASE WHEN f.outcome = 5 AND r.outcome > 3 THEN 5 WHEN f.outcome = r.outcome THEN 3 WHEN f.outcome = 3 THEN 4 END
+   FROM {schema}.finished f WHERE f.id = r.id AND f.run_count = r.run_count AND f.claimed_by = $1::text),
+  (SELECT CASE WHEN e.event = 5 AND r.outcome > 3 THEN 5 WHEN e.event = r.outcome THEN 3 WHEN e.event = 3 THEN 4 END
+   FROM {schema}.journal e WHERE e.job_id = r.id AND e.run_no = r.run_count AND e.claimed_by = $1::text),
+  -- Nothing is left of a job that was discarded.
+  CASE WHEN $9::bool AND r.outcome = 3 AND NOT EXISTS (SELECT 1 FROM {schema}.live l WHERE l.id = r.id OFFSET 0)
+         AND NOT EXISTS (SELECT 1 FROM {schema}.finished f WHERE f.id = r.id OFFSET 0) THEN 3 END,
+  1)::smallint AS answer
 FROM result r

@@ -9,11 +9,11 @@ use log::Level;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Json as AsJson};
 
-use crate::Priority;
 use crate::job::{ClaimedJob, Json, RunId};
 use crate::journal::{JournalEntry, JournalEvent};
 use crate::notice::notice;
 use crate::text::chain;
+use crate::{JobStatus, Priority};
 
 use super::Settle;
 use super::finding::Finding;
@@ -87,6 +87,8 @@ pub(crate) enum Settled {
     Landed,
     /// The run had completed its job by itself before, in a transaction of its handler; that stands.
     Completed,
+    /// The job has ended as cancelled, by this result or by an earlier attempt of it: somebody had asked for that.
+    Cancelled,
 }
 
 #[derive(Debug)]
@@ -124,7 +126,8 @@ pub(crate) struct StaleRow {
 pub(crate) struct Recovered {
     pub(crate) job: i64,
     pub(crate) kind: String,
-    pub(crate) dead: bool,
+    /// What it is now.
+    pub(crate) status: JobStatus,
     /// Seconds.
     pub(crate) delay: f64,
 }
@@ -196,6 +199,7 @@ fn answer(row: &Row) -> Result<Settled, ReadError> {
         2 => Ok(Settled::Busy),
         3 => Ok(Settled::Landed),
         4 => Ok(Settled::Completed),
+        5 => Ok(Settled::Cancelled),
         other => Err(ReadError::new(format!("answer {other} of a settlement"))),
     }
 }
@@ -279,11 +283,15 @@ pub(super) fn recovered(rows: &[Row]) -> Result<Reply, ReadError> {
         Ok(Recovered {
             job: get(row, "id")?,
             kind: get(row, "kind")?,
-            dead: get(row, "dead")?,
+            status: status(get(row, "status")?)?,
             delay: get(row, "delay")?,
         })
     };
     Ok(Reply::Recovered(each(rows, read)?))
+}
+
+fn status(code: i16) -> Result<JobStatus, ReadError> {
+    JobStatus::from_code(code).ok_or_else(|| ReadError::new(format!("the status {code}")))
 }
 
 pub(super) fn promoted(rows: &[Row]) -> Result<Reply, ReadError> {

@@ -20,7 +20,7 @@ use super::{Param, Parameter, Text};
 pub(crate) enum Ending {
     Completed,
     Dead,
-    #[cfg_attr(not(test), allow(dead_code, reason = "the settlement makes it of a run whose job was asked to stop"))]
+    /// What a settlement makes of whatever else but completed, if the job was asked to end.
     Cancelled,
     Retried,
     Paused,

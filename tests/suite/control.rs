@@ -3,12 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use venturi::{CancelOutcome, CancelReason, ErrorKind, JobFilter, JobStatus, RequeueOutcome};
+use venturi::{CancelOutcome, CancelReason, ErrorKind, Event, JobFilter, JobStatus, RequeueOutcome};
 
 use super::front::{Front, WorkerSpec};
 use super::lab::End;
 use super::place::{eventually, for_a_while};
-use super::probe::{Kind, Step, job};
+use super::probe::{Blast, Kind, Step, job};
 use super::stage::Stage;
 
 const MS: Duration = Duration::from_millis(1);
@@ -60,6 +60,33 @@ pub(crate) fn a_job_that_completes_although_it_is_cancelled_is_completed(front: 
     let row = stage.place.wait_status(fails, "cancelled");
     assert!(row.note.is_some_and(|note| note.contains("no")), "what it said is kept");
     assert_eq!(stage.starts("fails"), 1);
+}
+
+pub(crate) fn a_run_whose_job_was_cancelled_is_told_of_as_its_row_says(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.work_idle(&WorkerSpec::without_polls());
+    let no = || "no".to_owned();
+    let pause = Step::Pause(Duration::ZERO);
+    let ends = [Step::Fail(no()), Step::Permanent(no()), Step::Panic(Blast::Text), pause, Step::Complete];
+    for (nth, end) in ends.into_iter().enumerate() {
+        let (tag, status) = (nth.to_string(), if end == Step::Complete { "completed" } else { "cancelled" });
+        let id = stage.enqueue(job(&tag).run([Step::WaitForSignal, end]));
+        stage.wait_start(&tag, 1);
+        assert_eq!(stage.queue().cancel(id).expect("an answer"), CancelOutcome::Requested);
+        stage.place.wait_status(id, status);
+        assert_eq!(stage.place.events(id), [status]);
+        assert_eq!(told_end(&stage, id), status, "the run {nth}");
+    }
+}
+
+/// What became of a job, as its run's event tells.
+fn told_end(stage: &Stage<'_>, id: i64) -> &'static str {
+    let end = |event| match event {
+        Event::Settled { outcome, .. } => Some(outcome.as_str()),
+        Event::Released { .. } => Some("released"),
+        _ => None,
+    };
+    eventually("the end is told", || stage.heard_of(id).into_iter().find_map(|(_, event)| end(event)))
 }
 
 pub(crate) fn a_job_whose_row_is_held_is_cancelled_when_it_is_free(front: &dyn Front) {

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime};
 
-use venturi::CancelReason;
+use venturi::{CancelReason, Event};
 
 use super::child::{self, Mood};
 use super::front::{Front, WorkerSpec};
@@ -74,18 +74,34 @@ pub(crate) fn a_job_at_its_backstop_dies_of_its_lost_lease(front: &dyn Front) {
 pub(crate) fn expired_claims_can_be_recovered_through_the_queue(front: &dyn Front) {
     let stage = Stage::new(front);
     let (back, dead) = (orphan(&stage, job("back"), 0), orphan(&stage, job("dead"), 19));
-    let alive = orphan(&stage, job("alive"), 0);
+    let (alive, cancelled) = (orphan(&stage, job("alive"), 0), orphan(&stage, job("cancelled"), 19));
+    stage.place.run(&format!("UPDATE live SET cancel_requested_at = now() WHERE id = {cancelled}"));
     stage.place.run(&format!("UPDATE live SET claim_expires_at = now() + interval '1 hour' WHERE id = {alive}"));
     let done = stage.queue().recover_stale().expect("a recovery");
-    assert_eq!((done.repended, done.dead), (1, 1));
+    assert_eq!((done.repended, done.dead, done.cancelled), (1, 1, 1));
     let row = stage.place.job(back);
     assert_eq!((row.status.as_str(), row.failure_count, row.run_count), ("pending", 1, 1));
     assert!(stage.place.was_put_off(back), "it waits a little");
-    let statuses = [dead, alive].map(|id| stage.place.job(id).status);
-    assert_eq!(statuses, ["dead", "claimed"]);
-    assert_eq!([back, dead, alive].map(|id| stage.place.events(id).len()), [1, 1, 0]);
+    let statuses = [dead, alive, cancelled].map(|id| stage.place.job(id).status);
+    assert_eq!(statuses, ["dead", "claimed", "cancelled"]);
+    assert_eq!([back, dead, alive, cancelled].map(|id| stage.place.events(id).len()), [1, 1, 0, 1]);
     let again = stage.queue().recover_stale().expect("a recovery");
-    assert_eq!((again.repended, again.dead), (0, 0));
+    assert_eq!((again.repended, again.dead, again.cancelled), (0, 0, 0));
+}
+
+pub(crate) fn what_became_of_a_job_whose_lease_ran_out_is_told_as_its_row_says(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let ids = [("back", 0), ("dead", 19), ("cancelled", 19)].map(|(tag, failures)| orphan(&stage, job(tag), failures));
+    stage.place.run(&format!("UPDATE live SET cancel_requested_at = now() WHERE id = {}", ids[2]));
+    let backoff = Some((Duration::from_secs(600), Duration::from_secs(900)));
+    stage.work(&WorkerSpec { backoff, ..WorkerSpec::default() });
+    let told = |(_, event)| match event {
+        Event::Recovered { status, .. } => Some(status),
+        _ => None,
+    };
+    let statuses = ids.map(|id| eventually("it is told", || stage.heard_of(id).into_iter().find_map(told)).as_str());
+    assert_eq!(statuses, ["pending", "dead", "cancelled"]);
+    assert_eq!(ids.map(|id| stage.place.job(id).status), statuses);
 }
 
 pub(crate) fn a_claim_of_a_kind_that_nobody_here_runs_is_recovered_too(front: &dyn Front) {

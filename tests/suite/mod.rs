@@ -213,6 +213,7 @@
 //! | … running: within a second, at the latest by the next renewal | `a_running_job_hears_within_a_second_that_it_shall_end`, `engine::a_cancellation_whose_notification_was_lost_is_found_by_the_next_renewal` |
 //! | … at no cost to others | `engine::cancellations_of_other_workers_cost_a_worker_nothing` |
 //! | … completed if it completes, else cancelled | `a_job_that_completes_although_it_is_cancelled_is_completed` |
+//! | … told of as its row says | `a_run_whose_job_was_cancelled_is_told_of_as_its_row_says`, `what_became_of_a_job_whose_lease_ran_out_is_told_as_its_row_says`, `engine::a_run_whose_job_was_cancelled_is_told_of_as_cancelled_whatever_it_has_left` |
 //! | requeue: runs go on, failures are forgiven | `a_dead_job_that_is_requeued_runs_at_once_with_a_fresh_budget`, `statement::a_requeued_job_keeps_its_runs_and_forgets_its_failures` |
 //! | … a dedup key that is taken | `a_requeued_job_whose_key_is_taken_stays_as_it_is`, `statement::a_key_that_is_being_enqueued_is_busy` |
 //! | pause and resume a kind | `a_paused_kind_waits_and_a_resumed_one_starts_at_once`, `a_paused_kind_keeps_an_idle_worker_idle` |
@@ -355,6 +356,7 @@ macro_rules! bodies {
             leases: [
                 a_recovered_job_does_not_come_back_at_once,
                 expired_claims_can_be_recovered_through_the_queue,
+                what_became_of_a_job_whose_lease_ran_out_is_told_as_its_row_says,
                 a_job_at_its_backstop_dies_of_its_lost_lease,
                 a_claim_of_a_kind_that_nobody_here_runs_is_recovered_too,
                 a_malformed_row_keeps_no_other_from_running,
@@ -442,6 +444,7 @@ macro_rules! bodies {
                 a_paused_kind_keeps_an_idle_worker_idle,
                 many_jobs_are_cancelled_and_requeued_by_filter,
                 running_jobs_are_cancelled_by_filter,
+                a_run_whose_job_was_cancelled_is_told_of_as_its_row_says,
             ]
             history: [
                 a_listing_shows_what_fits,

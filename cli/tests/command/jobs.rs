@@ -54,7 +54,7 @@ fn kinds_are_paused_and_leases_that_ran_out_recovered() {
     let workers = place.venturi(&["workers", "--json"]).json();
     assert_eq!((&workers[0]["worker"], &workers[0]["expired"]), (&"gone".into(), &1.into()));
     assert!(place.venturi(&["workers"]).out.contains("expired"));
-    assert_eq!(place.venturi(&["recover"]).out, "1 pending again, 0 dead\n");
+    assert_eq!(place.venturi(&["recover"]).out, "1 pending again, 0 dead, 0 cancelled\n");
     assert_eq!(place.venturi(&["workers", "--json"]).json(), serde_json::json!([]));
 }
 

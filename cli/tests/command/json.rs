@@ -35,7 +35,7 @@ fn what_is_done_is_told_as_json_as_well() {
         "INSERT INTO {schema}.live (kind, payload, state, run_count, claimed_by, claim_expires_at) \
          VALUES ('mail', '1', 2, 1, 'nobody', now() - interval '1 minute')",
     );
-    assert_eq!(answer(&place, &["recover"]), json!({"pending": 1, "dead": 0}));
+    assert_eq!(answer(&place, &["recover"]), json!({"pending": 1, "dead": 0, "cancelled": 0}));
 }
 
 #[test]

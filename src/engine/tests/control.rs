@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::world::{Behaviour, World, config, kind, ms};
+use super::world::{Behaviour, Mishap, World, config, kind, ms};
 use crate::cancellation::CancelReason;
 use crate::engine::Link;
 use crate::filter::Cleanup;
 use crate::job_info::JobStatus;
-use crate::{Priority, notification};
+use crate::observer::Event;
+use crate::registry::KindRule;
+use crate::report::Verdict;
+use crate::{JournalEvent, Priority, notification};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -48,6 +51,85 @@ fn a_job_that_completes_all_the_same_is_completed() {
     world.end_handlers(node);
     world.run_until(S(4));
     assert_eq!((world.entries("completed"), world.entries("cancelled")), (1, 0));
+}
+
+/// Retried, dead, paused or given back: it is told of as its row says, also when that is heard by a second asking only.
+#[test]
+fn a_run_whose_job_was_cancelled_is_told_of_as_cancelled_whatever_it_has_left() {
+    let failed = |permanent| Verdict::Failed { message: "no".into(), permanent };
+    let ends: [&dyn Fn() -> Verdict; 7] = [
+        &|| failed(false),
+        &|| failed(true),
+        &|| Verdict::Panicked("panicked: oh".into()),
+        &|| Verdict::Undecodable("cannot".into()),
+        &|| Verdict::Paused { resume_in: S(3), note: None },
+        &|| Verdict::CompletedItself,
+        &|| Verdict::Discarded,
+    ];
+    for (end, lost) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
+        let (mut world, node, ids) = stubborn(kind("a"));
+        world.request_cancel(&ids);
+        world.run_until(S(3));
+        if lost {
+            world.mishaps.befall(node, Link::Work, Mishap::LostAfter);
+        }
+        world.end_handlers_with(node, end);
+        world.run_until(S(60));
+        assert_eq!(told_of(&world, node), [JournalEvent::Cancelled], "{:?}, lost: {lost}", end());
+        assert_eq!(world.server.finished[&ids[0]].1, "cancelled");
+        assert_eq!((world.nodes[node].sent("notify"), world.server.claims.len()), (0, 1), "there is nothing to claim");
+        let (_, report) = world.stop(node, S(5));
+        assert_eq!((report.settled, report.released, report.late), (1, 0, 0), "{:?}", end());
+    }
+}
+
+#[test]
+fn a_run_that_times_out_or_is_given_back_by_a_stopping_worker_is_told_of_as_cancelled_too() {
+    let (mut world, node, ids) = stubborn(KindRule { timeout: Some(S(5)), ..kind("a") });
+    world.request_cancel(&ids);
+    world.run_until(S(10));
+    let (_, report) = world.stop(node, S(5));
+    assert_eq!((told_of(&world, node), report.timed_out), (vec![JournalEvent::Cancelled], 1));
+    let (mut world, node, ids) = stubborn(kind("a"));
+    world.request_cancel(&ids);
+    let (_, report) = world.stop(node, S(60));
+    assert_eq!(told_of(&world, node), [JournalEvent::Cancelled]);
+    assert_eq!((report.settled, report.released), (1, 0), "nobody has it back");
+}
+
+#[test]
+fn a_cancelled_job_whose_worker_died_is_told_of_as_cancelled_by_whoever_recovers_it() {
+    let (mut world, node, ids) = stubborn(KindRule { lease: S(3), ..kind("a") });
+    world.request_cancel(&ids);
+    world.kill(node);
+    let heir = world.add(config(1), vec![kind("a")]);
+    world.run_until(S(30));
+    let told = |event: &Event| matches!(event, Event::Recovered { status: JobStatus::Cancelled, .. });
+    assert_eq!((world.nodes[heir].events(told), world.nodes[heir].sent("notify")), (1, 0));
+    assert_eq!(world.server.finished[&ids[0]].1, "cancelled");
+}
+
+/// A world with one worker, whose only job goes on until it is ended or aborted.
+fn stubborn(rule: KindRule) -> (World, usize, Vec<i64>) {
+    let mut world = World::new(1);
+    world.watch_closely();
+    world.behave(|_, _| Behaviour::takes(S(100_000)));
+    let node = world.add(config(1), vec![rule]);
+    world.run_until(S(1));
+    let id = world.enqueue("a", Priority::Normal, Duration::ZERO);
+    world.run_until(S(2));
+    assert_eq!(world.handlers(node), 1);
+    (world, node, vec![id])
+}
+
+/// What the worker has told of how runs ended.
+fn told_of(world: &World, node: usize) -> Vec<JournalEvent> {
+    let told = |event: &Event| match event {
+        Event::Settled { outcome, .. } => Some(*outcome),
+        Event::Released { .. } => Some(JournalEvent::Released),
+        _ => None,
+    };
+    world.nodes[node].events.iter().filter_map(told).collect()
 }
 
 #[test]

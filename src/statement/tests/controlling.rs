@@ -65,14 +65,15 @@ fn a_pending_job_is_cancelled_at_once_ready_or_not() {
 #[test]
 fn a_running_job_is_asked_to_end_and_ends_as_its_run_says() {
     let mut db = Db::new();
-    for (ending, status) in [(Ending::Completed, "completed"), (Ending::Paused, "cancelled")] {
+    let ends = [(Ending::Completed, Settled::Accepted, "completed"), (Ending::Paused, Settled::Cancelled, "cancelled")];
+    for (ending, answer, status) in ends {
         let run = db.claimed_one(ME);
         assert_eq!(cancel(&mut db, &[run.job]), [CancelAnswer::Requested]);
         assert_eq!(cancel(&mut db, &[run.job]), [CancelAnswer::Requested], "asking again is harmless");
         let look = |worker: &str, run| Inquiry::Cancellations { worker: worker.into(), runs: vec![run] };
         assert!(matches!(db.inquire(look(ME, run)), Finding::Cancellations(runs) if runs == [run]));
         assert!(matches!(db.inquire(look(OTHER, run)), Finding::Cancellations(runs) if runs.is_empty()));
-        assert_eq!(db.settle_one(ME, bare(run, ending)), Settled::Accepted);
+        assert_eq!(db.settle_one(ME, bare(run, ending)), answer);
         assert_eq!(db.job(run.job).status, status);
         assert_eq!(cancel(&mut db, &[run.job]), [CancelAnswer::Finished]);
     }

@@ -49,7 +49,7 @@ fn a_job_whose_worker_died_is_put_back_with_a_failure_and_an_entry() {
     let run = db.claimed_one(OTHER);
     db.run("UPDATE {schema}.live SET carry = '5', claim_expires_at = '2026-01-02 03:04:05.678+00'");
     let rows = recover(&mut db, vec![Recovery { delay: 100.0, ..decided(run) }]);
-    assert_eq!(rows, [Recovered { job: run.job, kind: "a".into(), dead: false, delay: 100.0 }]);
+    assert_eq!(rows, [Recovered { job: run.job, kind: "a".into(), status: JobStatus::Pending, delay: 100.0 }]);
     let row = db.job(run.job);
     assert_eq!((row.status.as_str(), row.runs, row.failures, row.carry.as_deref()), ("pending", 1, 1, Some("5")));
     assert!(row.is_due_in(100.0) && row.claimed_by.is_none(), "{row:?}");
@@ -63,7 +63,7 @@ fn a_job_at_its_backstop_dies_of_its_lost_lease() {
     let run = db.claimed_one(OTHER);
     db.expire();
     let rows = recover(&mut db, vec![Recovery { dead: true, ..decided(run) }]);
-    assert!(rows[0].dead);
+    assert_eq!(rows[0].status, JobStatus::Dead);
     let row = db.job(run.job);
     assert_eq!((row.status.as_str(), row.outcome.as_deref(), row.failures), ("dead", Some("stale-recovered"), 1));
     assert!(row.note.is_some_and(|note| note.starts_with("lease expired at ") && note.ends_with(OTHER)));
@@ -78,7 +78,7 @@ fn a_job_that_was_asked_to_be_cancelled_is_cancelled_when_its_lease_runs_out() {
         db.request_cancel(run.job);
         db.expire();
         let rows = recover(&mut db, vec![Recovery { dead, ..decided(run) }]);
-        assert_eq!(rows, [Recovered { job: run.job, kind: "a".into(), dead: false, delay: 0.0 }]);
+        assert_eq!(rows, [Recovered { job: run.job, kind: "a".into(), status: JobStatus::Cancelled, delay: 0.0 }]);
         let row = db.job(run.job);
         assert_eq!((row.status.as_str(), row.outcome.as_deref()), ("cancelled", Some("stale-recovered")));
     }

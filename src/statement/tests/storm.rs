@@ -147,7 +147,7 @@ impl<'a> Worker<'a> {
         let answers: BTreeMap<RunId, Settled> = settled.iter().copied().collect();
         for row in rows {
             match answers[&row.id] {
-                Settled::Accepted => self.accepted.push((row.id, row.outcome)),
+                Settled::Accepted | Settled::Cancelled => self.accepted.push((row.id, row.outcome)),
                 Settled::Busy => self.open.push(row),
                 Settled::Refused => {}
                 Settled::Completed => panic!("{row:?} has not completed itself"),
@@ -160,10 +160,8 @@ impl<'a> Worker<'a> {
     fn settle_again(&mut self) {
         let Some((id, ending)) = self.accepted.last().copied() else { return };
         let reply = self.ask(&settlement(&self.name.clone(), vec![bare(id, ending)]));
-        assert!(
-            matches!(reply, Reply::Exchange { settled, .. } if settled == [(id, Settled::Landed)]),
-            "{id} {ending:?}"
-        );
+        let expected = if ending == Ending::Cancelled { Settled::Cancelled } else { Settled::Landed };
+        assert!(matches!(reply, Reply::Exchange { settled, .. } if settled == [(id, expected)]), "{id} {ending:?}");
     }
 
     fn ending(&mut self) -> Ending {

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use super::{Entry, Flaw, Row, Server, State, json, seconds_to};
-use crate::Priority;
 use crate::job::{ClaimedJob, RunId};
 use crate::statement::{Claim, ClaimReply, Recover, Recovered, Recovery, Stale, StaleRow};
+use crate::{JobStatus, Priority};
 
 /// Whether a bounded claim does not see this row.
 fn is_behind(claim: &Claim, kind: &str, id: i64, row: &Row) -> bool {
@@ -133,6 +133,7 @@ impl Server {
             row.state = if it.delay > 0.0 { State::Scheduled } else { State::Ready };
             row.visible = now + Duration::from_secs_f64(it.delay);
         }
-        Some(Recovered { job: it.id.job, kind, dead: end == Some("dead"), delay: it.delay })
+        let status = JobStatus::from_word(end.unwrap_or("pending"))?;
+        Some(Recovered { job: it.id.job, kind, status, delay: it.delay })
     }
 }

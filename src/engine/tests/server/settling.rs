@@ -37,15 +37,15 @@ impl Server {
             Ending::Completed | Ending::Dead | Ending::Cancelled => self.finish(it, outcome, settle.discard),
             Ending::Retried | Ending::Paused | Ending::Released => self.put_back(it, outcome),
         }
-        Settled::Accepted
+        if outcome == Ending::Cancelled { Settled::Cancelled } else { Settled::Accepted }
     }
 
     /// What to say of a result whose claim is not its worker's any more.
     fn settled_before(&self, settle: &Settle, it: &Settlement) -> Settled {
         let there = self.live.contains_key(&it.id.job) || self.finished.contains_key(&it.id.job);
         match self.entry(it.id, &settle.worker) {
+            Some("cancelled") if it.outcome != Ending::Completed => Settled::Cancelled,
             Some(what) if what == it.outcome.name() => Settled::Landed,
-            Some("cancelled") if it.outcome != Ending::Completed => Settled::Landed,
             Some("completed") => Settled::Completed,
             None if settle.discard && it.outcome == Ending::Completed && !there => Settled::Landed,
             _ => Settled::Refused,

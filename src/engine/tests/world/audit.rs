@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::{World, ms};
+use crate::JobId;
 use crate::job::RunId;
 use crate::observer::Event;
 use crate::report::ShutdownReport;
@@ -20,7 +21,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// What is known from the steps before.
 #[derive(Debug, Default)]
 pub(in crate::engine::tests) struct Audit {
-    ended: BTreeSet<RunId>,
+    /// The runs that have ended, with the word for how.
+    ended: BTreeMap<RunId, &'static str>,
     claimed: BTreeSet<RunId>,
     /// Runs whose results were accepted, as the workers say.
     accepted: BTreeSet<RunId>,
@@ -51,6 +53,14 @@ impl Audit {
     pub(in crate::engine::tests) fn count(&mut self, what: &'static str) {
         *self.seen.entry(what).or_default() += 1;
     }
+
+    /// A worker says that a run's result was stored, and as what.
+    fn result(&mut self, job: JobId, run: u32, told: &str) {
+        let id = RunId { job: job.get(), run: i32::try_from(run).unwrap() };
+        assert!(self.accepted.insert(id), "a result is accepted once: that of {id} was again");
+        let stored = self.ended.get(&id).copied();
+        assert!(stored == Some(told), "what is told was stored: of {id} it is {told}, and {stored:?} was");
+    }
 }
 
 impl World {
@@ -69,14 +79,15 @@ impl World {
         let Some(audit) = &mut self.audit else { return };
         let server = &self.server;
         for entry in &server.journal[audit.entries..] {
-            assert!(audit.ended.insert(entry.id), "a run ends once: {} has ended again, as {}", entry.id, entry.what);
+            let before = audit.ended.insert(entry.id, entry.what);
+            assert!(before.is_none(), "a run ends once: {} has ended again, as {}", entry.id, entry.what);
             audit.count(entry.what);
         }
         audit.entries = server.journal.len();
         for (_, id, by, _) in &server.claims[audit.claims..] {
             assert!(audit.claimed.insert(*id), "a run is claimed once: {id} was claimed again, by {by}");
             let before = RunId { run: id.run - 1, ..*id };
-            let alone = before.run == 0 || audit.ended.contains(&before);
+            let alone = before.run == 0 || audit.ended.contains_key(&before);
             assert!(alone, "a job has one claim at a time: {id} was claimed by {by} before {before} had ended");
         }
         audit.claims = server.claims.len();
@@ -144,7 +155,9 @@ impl World {
         forget_older(&mut watched.stirs, self.time);
         let (sent, stirs) = (watched.statements.len(), watched.stirs.len());
         let most = IDLE_STATEMENTS + STATEMENTS_PER_STIR * stirs;
-        assert!(sent <= most, "no busy loop: {sent} statements in a second, for {stirs} reasons");
+        let lately = self.nodes[node].statements.iter().filter(|(at, _)| *at + SECOND >= self.time);
+        let names = || lately.map(|(at, name)| format!("{} {name}", at.as_millis())).collect::<Vec<_>>().join(", ");
+        assert!(sent <= most, "no busy loop: {sent} statements in a second, for {stirs} reasons: {}", names());
         audit.busiest = audit.busiest.max(sent);
         audit.count("statements");
     }
@@ -152,10 +165,8 @@ impl World {
     pub(super) fn audit_event(&mut self, event: &Event) {
         let Some(audit) = &mut self.audit else { return };
         match event {
-            Event::Settled { job, run, .. } | Event::Released { job, run, .. } => {
-                let id = RunId { job: job.get(), run: i32::try_from(*run).unwrap() };
-                assert!(audit.accepted.insert(id), "a result is accepted once: that of {id} was again");
-            }
+            Event::Settled { job, run, outcome, .. } => audit.result(*job, *run, outcome.as_str()),
+            Event::Released { job, run, .. } => audit.result(*job, *run, "released"),
             Event::ClaimLost { .. } => audit.count("claims lost"),
             Event::LateResult { .. } => audit.count("late results"),
             Event::Orphan { .. } => audit.count("claims never heard of"),

@@ -47,13 +47,14 @@ fn try_seeds(first: u64, seeds: u64, progress: bool) -> Result<Figures, String> 
 }
 
 /// What must have been answered in that many scripts, or they compare less than they say.
-const EXPECTED: [&str; 38] = [
+const EXPECTED: [&str; 41] = [
     "claimed",
     "accepted",
     "refused",
     "busy",
     "landed",
     "overruled",
+    "cancelled by its run",
     "completed by the run",
     "completed by the run before",
     "no completion by the run",
@@ -78,6 +79,8 @@ const EXPECTED: [&str; 38] = [
     "deleted",
     "found asked to end",
     "recovered",
+    "dead when it was recovered",
+    "cancelled when it was recovered",
     "renewed",
     "renewed, asked to end",
     "held",

@@ -191,7 +191,7 @@ pub(super) fn sorts(reply: &Reply) -> Vec<&'static str> {
         Reply::Inquiry(Finding::Requeued(answers)) => answers.iter().map(|(_, it)| requeue_sort(it)).collect(),
         Reply::Inquiry(Finding::Deleted(Deleted { jobs: 1.., .. })) => vec!["deleted"],
         Reply::Inquiry(Finding::Cancellations(runs)) => runs.iter().map(|_| "found asked to end").collect(),
-        Reply::Recovered(rows) => rows.iter().map(|_| "recovered").collect(),
+        Reply::Recovered(rows) => rows.iter().map(|row| recovered_sort(row.status)).collect(),
         Reply::Renewed(rows) => {
             rows.iter().map(|(_, asked)| if *asked { "renewed, asked to end" } else { "renewed" }).collect()
         }
@@ -205,6 +205,14 @@ pub(super) fn sorts(reply: &Reply) -> Vec<&'static str> {
     }
 }
 
+fn recovered_sort(status: JobStatus) -> &'static str {
+    match status {
+        JobStatus::Pending => "recovered",
+        JobStatus::Dead => "dead when it was recovered",
+        _ => "cancelled when it was recovered",
+    }
+}
+
 fn settled_sort(answer: Settled) -> &'static str {
     match answer {
         Settled::Accepted => "accepted",
@@ -212,6 +220,7 @@ fn settled_sort(answer: Settled) -> &'static str {
         Settled::Busy => "busy",
         Settled::Landed => "landed",
         Settled::Completed => "overruled",
+        Settled::Cancelled => "cancelled by its run",
     }
 }
 
