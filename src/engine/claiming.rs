@@ -522,6 +522,7 @@ impl Engine {
     /// Takes in what a survey saw.
     pub(super) fn surveyed(&mut self, now: Instant, reply: &SurveyReply) {
         let shortest = self.rules.kinds.iter().map(|rule| rule.lease).min();
+        let capped = self.rules.kinds.iter().filter(|rule| rule.cap.is_some()).count();
         let c = &mut self.claiming;
         c.know_due(now, reply.next_due);
         // A claim made after this survey cannot run out before the shortest lease has passed.
@@ -532,7 +533,8 @@ impl Engine {
         c.promotion.unbounded_next |= reply.due;
         if reply.ready {
             // A claim found nothing although something is there: others hold it at this moment.
-            c.ask_again(now);
+            let most = if c.spare < MAX_SPARE { MAX_ASKS } else { asks_of_each(capped) };
+            c.ask_again_at_most(now, most);
         } else {
             c.asks = 0;
         }
@@ -570,11 +572,21 @@ impl Engine {
     }
 }
 
+/// How often one look asks that is as deep as any from the first: until each capped kind and the others had their turn.
+/// Asking more often cannot show more, and whoever holds a row for minutes would cost two dozen statements a second.
+fn asks_of_each(capped: usize) -> u32 {
+    u32::try_from(capped).map_or(MAX_ASKS, |capped| (NARROW_FROM + capped).min(MAX_ASKS))
+}
+
 impl Claiming {
     /// Others took what was seen: look again deeper, and after many tries later.
     fn ask_again(&mut self, now: Instant) {
+        self.ask_again_at_most(now, MAX_ASKS);
+    }
+
+    fn ask_again_at_most(&mut self, now: Instant, most: u32) {
         self.asks += 1;
-        if self.asks <= MAX_ASKS {
+        if self.asks <= most {
             self.spare = self.spare.saturating_mul(2).min(MAX_SPARE);
             self.hungry = true;
         } else {

@@ -286,3 +286,27 @@ fn a_job_for_later_is_not_forgotten_for_an_answer_that_is_older_than_its_notific
         assert!(world.server.finished.contains_key(&job), "{question}");
     }
 }
+
+#[test]
+fn a_job_that_somebody_holds_for_minutes_costs_few_statements_and_hides_no_other() {
+    let mut world = World::new(1);
+    let held = world.server.enqueue("a", Priority::High, Duration::ZERO);
+    world.hold_row(held);
+    let node = world.add(config(1), vec![kind("a"), capped("b", 1)]);
+    world.run_until(S(10));
+    let before = world.nodes[node].statements.len();
+    world.run_until(S(70));
+    let sent = world.nodes[node].statements.len() - before;
+    assert!((60..=60 * 9).contains(&sent), "it looks again once a second: {sent} statements in a minute");
+    for (nth, name) in ["a", "b"].into_iter().cycle().take(20).enumerate() {
+        let now = world.time;
+        let id = world.enqueue(name, Priority::Low, Duration::ZERO);
+        world.run_until(now + ms(300));
+        let started = world.starts.iter().find(|(_, run)| run.job == id).map(|(at, _)| *at - now);
+        assert!(started.is_some_and(|took| took < ms(10)), "job {nth}: {started:?}");
+    }
+    world.server.locked.clear();
+    let free = world.time;
+    world.run_until(free + ms(1_100));
+    assert!(world.all_finished(), "it runs within a second once it is free");
+}
