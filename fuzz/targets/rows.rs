@@ -7,6 +7,7 @@ mod made;
 use libfuzzer_sys::fuzz_target;
 use made::Cell;
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 use venturi::fuzzing::{COLUMNS, TYPES, rows};
 
 /// Takes bytes from the front.
@@ -23,10 +24,18 @@ impl<'a> Bytes<'a> {
         taken
     }
 
-    /// One byte says how long it is; the longest mean NULL.
-    fn cell(&mut self) -> Cell {
-        let length = self.byte();
-        (length < 250).then(|| self.take(length.into()).to_vec())
+    /// Mostly as long as a value of this type.
+    fn cell(&mut self, ty: &Type) -> Cell {
+        let length = match (self.byte() % 8, ty) {
+            (0, _) => return None,
+            (1, _) => self.byte().into(),
+            (_, &Type::BOOL) => 1,
+            (_, &Type::INT2) => 2,
+            (_, &Type::INT4) => 4,
+            (_, &Type::INT8 | &Type::FLOAT8 | &Type::TIMESTAMPTZ) => 8,
+            _ => usize::from(self.byte() % 32),
+        };
+        Some(self.take(length).to_vec())
     }
 
     fn table(&mut self) -> Vec<Row> {
@@ -37,7 +46,7 @@ impl<'a> Bytes<'a> {
             column.1 = ty.clone();
         }
         let values: Vec<Vec<Cell>> =
-            (0..self.byte() % 3).map(|_| columns.iter().map(|_| self.cell()).collect()).collect();
+            (0..self.byte() % 3).map(|_| columns.iter().map(|(_, ty)| self.cell(ty)).collect()).collect();
         made::rows(&columns, &values).expect("the client takes them for rows")
     }
 }
