@@ -569,7 +569,9 @@ impl World {
     pub(super) fn assert_stopped_soundly(&self, node: usize, report: &ShutdownReport, abort_grace: Duration) {
         let entered =
             |wanted| self.nodes[node].states.iter().find(|(_, state, ..)| *state == wanted).map(|(at, ..)| *at);
-        let gave_up = entered("forced").is_some_and(|at| entered("stopped") >= Some(at + abort_grace));
+        // By its own clock.
+        let patience = self.nodes[node].clock.longest(abort_grace).saturating_sub(Duration::from_micros(1));
+        let gave_up = entered("forced").is_some_and(|at| entered("stopped") >= Some(at + patience));
         let name = &self.nodes[node].name;
         let left: BTreeSet<i64> = report.left_claimed.iter().map(|left| left.job.get()).collect();
         // A worker that gave up on its server may not have heard of its last claim, nor one of a claim that took effect
