@@ -266,9 +266,11 @@ impl Owner {
         Err("the owner ended early".into())
     }
 
-    /// In a process group of its own, for a Ctrl-C that is not for us.
+    /// In a process group of its own, for a Ctrl-C that is not for us; which we may have been started to ignore, as what
+    /// runs in a shell's background is.
     fn command(task: &str) -> std::io::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(std::env::current_exe()?);
         command.args(["--exact", "an_owner_of_clusters", "--nocapture"]).env(OWNER, task);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(command)
@@ -276,7 +278,15 @@ impl Owner {
 
     fn assert_all_gone(&mut self) -> Outcome {
         assert_eq!(self.owned.len(), 2);
-        assert!(!self.child.wait()?.success());
+        let mut status = None;
+        eventually(
+            || {
+                status = self.child.try_wait().ok().flatten();
+                status.is_some()
+            },
+            "the owner has ended",
+        )?;
+        assert!(status.is_some_and(|status| !status.success()));
         for (folder, server) in &self.owned {
             eventually(|| !folder.exists(), "the folder is removed")?;
             eventually(|| !is_running(*server), "the server has ended")?;
@@ -340,7 +350,7 @@ impl Drop for Temporary {
     }
 }
 
-fn eventually(condition: impl Fn() -> bool, what: &str) -> Outcome {
+fn eventually(mut condition: impl FnMut() -> bool, what: &str) -> Outcome {
     let deadline = Instant::now() + GONE_WITHIN;
     while !condition() {
         if Instant::now() >= deadline {
