@@ -1,6 +1,6 @@
 #![allow(clippy::disallowed_methods, reason = "a test reads the clock itself")]
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{self, channel};
 use std::time::Duration;
 
 use super::*;
@@ -27,8 +27,8 @@ fn a_panic_of_an_observer_costs_nobody_an_event() {
     assert_eq!(told, [1, 2].map(|count| (Some("here".to_owned()), claimed(count))));
 }
 
-#[test]
-fn a_slow_observer_keeps_nobody_waiting_and_hears_how_much_it_missed() {
+/// An audience that was told more than waits for its only observer, who hears nothing until what holds it is dropped.
+fn overwhelmed() -> (Audience, Sender<()>, mpsc::Receiver<Event>) {
     let (open, gate) = bounded::<()>(0);
     let (heard, events) = channel();
     let mut observers = Observers::default();
@@ -40,6 +40,12 @@ fn a_slow_observer_keeps_nobody_waiting_and_hears_how_much_it_missed() {
     for count in 0..WAITING + 100 {
         audience.tell(claimed(count));
     }
+    (audience, open, events)
+}
+
+#[test]
+fn a_slow_observer_keeps_nobody_waiting_and_hears_how_much_it_missed() {
+    let (mut audience, open, events) = overwhelmed();
     drop(open);
     // By then there is room again.
     events.recv_timeout(PATIENCE).unwrap();
@@ -52,17 +58,7 @@ fn a_slow_observer_keeps_nobody_waiting_and_hears_how_much_it_missed() {
 
 #[test]
 fn who_is_slow_to_the_end_hears_how_much_was_missed_and_the_last_event() {
-    let (open, gate) = bounded::<()>(0);
-    let (heard, events) = channel();
-    let mut observers = Observers::default();
-    observers.add(move |observed: &Observed<'_>| {
-        let _ = gate.recv();
-        heard.send(observed.event.clone()).unwrap();
-    });
-    let mut audience = Audience::new(observers, None);
-    for count in 0..WAITING + 100 {
-        audience.tell(claimed(count));
-    }
+    let (mut audience, open, events) = overwhelmed();
     let end = Event::ShutdownState { state: "stopped", asynchronous: 0, blocking: 0 };
     audience.tell(end.clone());
     drop(open);
