@@ -19,8 +19,8 @@ const TARGET: &str = "venturi";
 /// Closures are observers, too. What is told has happened: an event comes after the write that it reports was confirmed.
 ///
 /// Observers are called one after the other on a thread of their own, so a slow one delays no lease and no job. When
-/// 10,000 events wait, further ones are dropped, and [`Event::Missed`] tells how many. A panic is logged, and the next
-/// event is told as if nothing had happened. A worker that stops, and a queue that is dropped, tell what waits first; a
+/// 10,000 events wait, further ones are dropped but for the very last, and [`Event::Missed`] tells how many. A panic is
+/// logged, and the next event is told as if nothing had happened. A worker that stops, and a queue that is dropped, tell what waits first; a
 /// worker waits for that for 300 ms.
 ///
 /// ```
