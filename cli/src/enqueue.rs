@@ -1,6 +1,6 @@
 //! A job by the name of its kind.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 
 use serde_json::json;
@@ -10,6 +10,12 @@ use venturi::{Effect, RawJob};
 use crate::args::Enqueue;
 use crate::failure::Failure;
 use crate::out::print;
+
+/// Bytes of a payload that a queue takes unless it is told otherwise, and this command tells it nothing.
+const MOST: u64 = 1_000_000;
+
+/// Bytes of white space around it that are read, too: they are not stored.
+const AROUND: u64 = 1_000;
 
 pub(crate) fn enqueue(queue: &Queue, it: &Enqueue, as_json: bool) -> Result<(), Failure> {
     let stored = queue.enqueue_raw(job(it)?)?;
@@ -35,14 +41,25 @@ fn job(it: &Enqueue) -> Result<RawJob, Failure> {
 /// No JSON text begins with `@` or is `-`.
 fn payload(given: &str) -> Result<String, Failure> {
     let unread = |error: io::Error| Failure::Usage(format!("the payload cannot be read: {given}: {error}"));
-    let text = if let Some(file) = given.strip_prefix('@') {
-        fs::read_to_string(file).map_err(unread)?
+    let read = if let Some(file) = given.strip_prefix('@') {
+        File::open(file).and_then(beginning)
     } else if given == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map_err(unread)?;
-        text
+        beginning(io::stdin().lock())
     } else {
-        given.to_owned()
+        return Ok(given.trim().to_owned());
     };
+    let bytes = read.map_err(unread)?;
+    if bytes.len() as u64 > MOST + AROUND {
+        let what = format!("the payload is too large: {given}: at most {MOST} bytes are stored");
+        return Err(Failure::Usage(format!("{what}; store the data elsewhere and enqueue its name")));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| unread(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     Ok(text.trim().to_owned())
+}
+
+/// As much as shows whether there is too much: what is read there may have no end.
+fn beginning(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MOST + AROUND + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -22,6 +22,37 @@ fn a_payload_comes_from_the_arguments_a_file_or_standard_input() {
 }
 
 #[test]
+fn no_more_of_a_payload_is_read_than_can_be_stored() {
+    let place = Place::new("large");
+    let file = std::env::temp_dir().join(format!("{}_large.json", place.schema));
+    let from_file = format!("@{}", file.display());
+    let enqueue =
+        |payload: &str, piped: &str| place.venturi_reading(&["enqueue", "mail", "--payload", payload, "--json"], piped);
+    let largest = format!("\"{}\"\r\n", "x".repeat(999_998));
+    fs::write(&file, &largest).expect("a file");
+    for (payload, piped) in [(from_file.as_str(), ""), ("-", &largest)] {
+        let done = enqueue(payload, piped);
+        assert_eq!(done.code, 0, "{payload}: {}", done.err);
+    }
+    let larger = format!("\"{}\"", "x".repeat(999_999));
+    fs::write(&file, &larger).expect("a file");
+    let endless = "1".repeat(3_000_000);
+    let refused = |payload: &str, piped: &str| {
+        let refused = enqueue(payload, piped);
+        assert!(refused.code == 2 && refused.err.contains("1000000"), "{payload}: {} {}", refused.code, refused.err);
+    };
+    refused(&from_file, "");
+    refused("-", &larger);
+    refused("-", &endless);
+    refused("@/dev/zero", "");
+    // A hole: it takes no place on the disk, but would in memory.
+    fs::File::options().write(true).open(&file).and_then(|it| it.set_len(300_000_000)).expect("a larger file");
+    refused(&from_file, "");
+    fs::remove_file(file).expect("it is there");
+    assert_eq!(place.value::<i64>("SELECT count(*) FROM {schema}.live"), 2);
+}
+
+#[test]
 fn a_job_is_as_urgent_and_as_late_as_it_was_given() {
     let place = Place::new("late");
     let enqueue = |more: &[&str]| {
