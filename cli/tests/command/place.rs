@@ -49,7 +49,9 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_venturi"));
+        // With a Ctrl-C that ends it, which what runs in a shell's background may not have.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_venturi")]);
         command.env("DATABASE_URL", &self.url).args(["--schema", &self.schema]).args(arguments);
         command
     }
