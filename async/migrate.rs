@@ -39,7 +39,7 @@ pub async fn migrate(database: &Database) -> Result<(), Error> {
     session.run(begin(database.is_pooled())).await.map_err(in_words)?;
     session.run(&lock(schema)).await.map_err(in_words)?;
     session.run(&bootstrap(schema)).await.map_err(in_words)?;
-    let versions = session.versions(&applied(schema)).await.map_err(in_words)?;
+    let versions = session.versions(&applied(schema)).await.map_err(of_record)?;
     for batch in plan(schema, &versions, &session.pieces(schema).await?)? {
         session.run(&batch).await.map_err(in_words)?;
     }
@@ -58,7 +58,11 @@ pub async fn pending_migrations(database: &Database) -> Result<PendingMigrations
     let in_words = |fault: Fault| fault.to_error(DOING);
     let mut session = Session(Connection::open(database).await.map_err(in_words)?);
     let pieces = session.pieces(database.schema_name()).await?;
-    pending(session.versions(&applied(database.schema_name())).await.map_err(in_words), &pieces)
+    pending(session.versions(&applied(database.schema_name())).await.map_err(of_record), &pieces)
+}
+
+fn of_record(fault: Fault) -> Error {
+    fault.of_record().to_error(DOING)
 }
 
 struct Session(Connection);

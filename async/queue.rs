@@ -302,7 +302,8 @@ impl Queue {
     /// Puts jobs back whose workers are presumed dead, because their leases have run out; returns how many.
     ///
     /// Workers do this by themselves. It is for administration, and for a sweeper beside workers that are all busy. Each
-    /// job counts a failure and waits for the default backoff, as this handle knows no task's own.
+    /// job counts a failure, waits for the default backoff, and is dead with the 20th failure, the default backstop: this
+    /// handle knows no task's and no worker's own.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when the server cannot be reached, [`ErrorKind::Database`] when it refuses. Repeating

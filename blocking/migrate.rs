@@ -80,6 +80,7 @@ fn run(client: &mut Client, schema: &SchemaName, begin: &str) -> Result<(), Erro
 }
 
 fn applied(client: &mut Client, schema: &SchemaName) -> Result<Vec<(i32, i32)>, Error> {
+    let failed = |error| Fault::from_postgres(error).of_record().to_error(DOING);
     let rows = client.query_typed(&migration::applied(schema), &[]).map_err(failed)?;
     rows.iter().map(version).collect::<Result<_, _>>().map_err(failed)
 }

@@ -109,6 +109,15 @@ impl Fault {
         Self { message, ..fault.unwrap_or_else(|| Self::link("no address is known").not_sent()) }
     }
 
+    /// The same fault of reading which migrations were run: a table of that name without its columns is not ours.
+    pub(crate) fn of_record(&self) -> Self {
+        let fault = self.clone();
+        if self.code != Some(SqlState::UNDEFINED_COLUMN) {
+            return fault;
+        }
+        Self { kind: FaultKind::Fatal(ErrorKind::SchemaDamaged), ..fault }
+    }
+
     /// The same fault of something that was never sent.
     pub(crate) fn not_sent(mut self) -> Self {
         self.outcome = OutcomeKnown::NotDone;
@@ -155,6 +164,7 @@ fn advice(kind: ErrorKind) -> &'static str {
         ErrorKind::SchemaMissing => {
             "; run `migrate`, which makes what is missing or says why not, and check the schema's name"
         }
+        ErrorKind::SchemaDamaged => "; a table `migration` that is not venturi's is in the way: choose another schema",
         ErrorKind::Unavailable => "; it may pass later",
         _ => "",
     }

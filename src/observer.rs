@@ -361,7 +361,10 @@ impl fmt::Display for Event {
                 write!(f, "job {job} ({kind}), run {run}: its claim is lost, the run is cancelled")
             }
             Self::LateResult { job, run, kind } => {
-                write!(f, "job {job} ({kind}), run {run}: its result came after the claim was lost and is discarded")
+                write!(
+                    f,
+                    "job {job} ({kind}), run {run}: its result came after the time-out was stored or the claim was lost, and is discarded"
+                )
             }
             Self::Overruled { job, run, kind, outcome } => {
                 write!(

@@ -332,6 +332,7 @@ impl Producer {
         match purpose {
             Purpose::Check => {
                 self.link.pause(now);
+                let fault = fault.of_record();
                 if matches!(fault.kind, FaultKind::Fatal(_)) {
                     self.refuse_all(&fault.to_error("looking for venturi's tables"));
                 }

@@ -84,7 +84,7 @@ pub struct ShutdownReport {
     pub released: u64,
     /// Runs that were stopped by their time-out and stored as failures, or as cancelled.
     pub timed_out: u64,
-    /// Results that came after the claim was lost, and were discarded.
+    /// Results that came after the time-out was stored or the claim was lost, and were discarded.
     pub late: u64,
     /// Of the settled runs, those whose handlers had completed their jobs with `complete_in` and then ended otherwise:
     /// with an error, a panic or a pause, by a time-out or a shutdown. The job stays completed, and what came later

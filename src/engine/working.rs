@@ -85,8 +85,9 @@ impl Engine {
 
     /// The server has refused a statement, and the connection is as good as before.
     fn statement_failed(&mut self, now: Instant, link: Link, purpose: Purpose, fault: &Fault) {
-        if matches!(purpose, Purpose::Check) && matches!(fault.kind, FaultKind::Fatal(_)) {
-            self.give_up(now, fault.to_error("looking for venturi's tables"));
+        let of_record = fault.of_record();
+        if matches!(purpose, Purpose::Check) && matches!(of_record.kind, FaultKind::Fatal(_)) {
+            self.give_up(now, of_record.to_error("looking for venturi's tables"));
             return;
         }
         // A batch refused for its content is halved and sent again at once; everything else waits a little.

@@ -135,6 +135,17 @@ pub(crate) fn a_schema_that_lacks_what_is_recorded_is_not_said_to_be_well(front:
     said(&damaged(), &["no migration is recorded", "table finished", "another schema"]);
 }
 
+pub(crate) fn a_table_migration_of_somebody_else_is_told_of_at_once(front: &dyn Front) {
+    let stage = Stage::bare(front, place::url());
+    stage.place.run(&format!("CREATE SCHEMA \"{0}\"; CREATE TABLE \"{0}\".migration (x int)", stage.place.schema));
+    let database = stage.place.database();
+    for error in super::front::refusals(front, &database) {
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::SchemaDamaged, false), "{error}");
+        said(&error, &["`migration` that is not venturi's", "another schema"]);
+    }
+    assert_eq!(front.pending_migrations(&database).expect_err("as well").kind(), ErrorKind::SchemaDamaged);
+}
+
 pub(crate) fn a_newer_schema_that_allows_it_is_worked_with(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.place.run("INSERT INTO migration (version, name, compatible_from) VALUES (99, 'of tomorrow', 1)");

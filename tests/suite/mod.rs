@@ -549,6 +549,7 @@ macro_rules! bodies {
                 migrating_again_changes_nothing,
                 a_schema_that_was_never_migrated_is_refused,
                 a_schema_that_lacks_what_is_recorded_is_not_said_to_be_well,
+                a_table_migration_of_somebody_else_is_told_of_at_once,
             ]
             merging: [
                 twenty_first_enqueues_of_a_key_leave_one_job,
