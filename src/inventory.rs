@@ -27,10 +27,14 @@ pub(crate) enum Class {
     RowSecurity,
     /// An index that cannot be used.
     Invalid,
+    /// A table that inherits from one of ours, or is its partition.
+    Child,
+    /// What one of ours inherits from, or is a partition of.
+    Parent,
 }
 
 impl Class {
-    const ALL: [(Self, &'static str); 12] = [
+    const ALL: [(Self, &'static str); 14] = [
         (Self::Table, "table"),
         (Self::View, "view"),
         (Self::Sequence, "sequence"),
@@ -43,6 +47,8 @@ impl Class {
         (Self::Unlogged, "unlogged"),
         (Self::RowSecurity, "row security"),
         (Self::Invalid, "invalid"),
+        (Self::Child, "child"),
+        (Self::Parent, "parent"),
     ];
 
     pub(crate) fn from_word(word: &str) -> Option<Self> {

@@ -10,6 +10,7 @@ pub(super) fn of(differences: &Differences) -> Vec<Finding> {
     let mut all = flaws(differences);
     all.extend(missing(differences));
     all.extend(changed(differences));
+    all.extend(children(differences));
     all.extend(foreign(differences));
     all
 }
@@ -63,6 +64,16 @@ fn changed(differences: &Differences) -> Option<Finding> {
     })
 }
 
+/// A statement that names a table means its children as well, whose rows lie at the same places as others of ours.
+fn children(differences: &Differences) -> Option<Finding> {
+    let children: Vec<&Piece> = differences.extra.iter().filter(|piece| piece.class == Class::Child).collect();
+    (!children.is_empty()).then(|| {
+        let evidence = format!("claims and settlements take its rows for those of venturi: {}", listed(children));
+        let remedy = "DROP it, or ALTER TABLE it NO INHERIT its parent, or DETACH PARTITION it: before the workers go on.";
+        found(Severity::Error, "schema_foreign", evidence, remedy)
+    })
+}
+
 /// As bad as the worst of them.
 fn foreign(differences: &Differences) -> Option<Finding> {
     let foreign: Vec<&Piece> = differences.extra.iter().filter(|piece| weight(piece).is_some()).collect();
@@ -82,7 +93,7 @@ fn weight(piece: &Piece) -> Option<Severity> {
         // Rows that do not have it are refused.
         Class::Column if piece.shape.ends_with("NOT NULL") => Some(Severity::Error),
         Class::Index if !piece.shape.starts_with("UNIQUE") => Some(Severity::Note),
-        Class::Column => Some(Severity::Note),
+        Class::Column | Class::Parent => Some(Severity::Note),
         Class::Trigger | Class::Constraint | Class::Index => Some(Severity::Warning),
         _ => None,
     }
@@ -130,6 +141,8 @@ mod tests {
         assert_eq!(with(Class::Index, "UNIQUE btree (kind)"), foreign(Warning));
         assert_eq!(with(Class::Index, "btree (kind)"), foreign(Note));
         assert_eq!(with(Class::Column, "integer NOT NULL DEFAULT"), foreign(Note));
+        assert_eq!(with(Class::Child, "-"), foreign(Error));
+        assert_eq!(with(Class::Parent, "-"), foreign(Note));
         assert_eq!(with(Class::Function, "text sql"), Vec::new(), "one that only has such a name");
     }
 

@@ -4,7 +4,7 @@
 -- src/inventory.txt; what is wrong with a table or an index is a row of its own.
 -- Locks: none.  Index: pg_class_relname_nsp_index and what else the catalogues have.  Every role can read them.
 WITH r AS (
-  SELECT c.oid, c.relname::text AS name, c.relkind, c.relpersistence, c.relrowsecurity
+  SELECT c.oid, c.relname::text AS name, c.relnamespace, c.relkind, c.relpersistence, c.relrowsecurity
   FROM pg_catalog.pg_class c
   WHERE c.relnamespace = pg_catalog.to_regnamespace(E'{schema_in_text}') AND c.relname::text = ANY ($1::text[])
     -- Not the sequences whose names are the server's choice.
@@ -49,6 +49,15 @@ UNION ALL
 SELECT 'rule', r.name, w.rulename::text, '-'
 FROM r JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid
 WHERE w.rulename <> '_RETURN'
+UNION ALL
+-- What reads, updates or deletes rows of a table does so in its children, too.
+SELECT h.class, r.name, concat_ws('.', nullif(c.relnamespace, r.relnamespace)::pg_catalog.regnamespace, c.relname), '-'
+FROM r
+CROSS JOIN LATERAL (
+  SELECT 'child' AS class, d.inhrelid AS other FROM pg_catalog.pg_inherits d WHERE d.inhparent = r.oid
+  UNION ALL
+  SELECT 'parent', u.inhparent FROM pg_catalog.pg_inherits u WHERE u.inhrelid = r.oid) h
+JOIN pg_catalog.pg_class c ON c.oid = h.other
 UNION ALL
 SELECT 'function', '-', format('%s(%s)', p.proname, pg_catalog.oidvectortypes(p.proargtypes)),
   concat_ws(' ', pg_catalog.format_type(p.prorettype, NULL), l.lanname, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END,

@@ -123,6 +123,17 @@ pub(crate) fn the_doctor_finds_what_others_have_put_on_our_tables(front: &dyn Fr
     assert_eq!(severity("ALTER TABLE live ADD COLUMN tenant int NOT NULL", "column tenant of live"), Severity::Error);
 }
 
+pub(crate) fn the_doctor_finds_tables_whose_rows_are_taken_for_ours(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.place.run("CREATE TABLE every_one (job_id bigint NOT NULL); ALTER TABLE payload INHERIT every_one");
+    let (severity, evidence) = found(&stage, "schema_foreign").expect("the parent");
+    assert_eq!((severity, evidence.ends_with(": parent every_one of payload")), (Severity::Note, true), "{evidence}");
+    stage.place.run("CREATE TABLE archive () INHERITS (live)");
+    assert!(error(&stage, "schema_foreign").ends_with(": child archive of live"));
+    stage.place.run("ALTER TABLE archive NO INHERIT live");
+    assert_eq!(found(&stage, "schema_foreign").expect("the parent").0, Severity::Note, "as the remedy says");
+}
+
 pub(crate) fn the_doctor_tells_of_tables_that_are_missing_although_it_needs_them(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.place.run("DROP TABLE live CASCADE; ALTER TABLE journal RENAME TO journal_of_old");
