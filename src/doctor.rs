@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::inventory::{self, Piece};
 use crate::migration::latest;
 
-pub(crate) use facts::{Facts, Taken};
+pub(crate) use facts::{Facts, Numbers, Taken};
 pub(crate) use hearing::{Hearing, Trial};
 
 /// How bad a [`Finding`] is.

@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) unserved: Vec<String>,
     /// Kinds that are paused and have jobs that are due.
     pub(crate) paused: Vec<String>,
+    /// Of the sequence of ids, where this role may see it and there are jobs.
+    pub(crate) numbers: Option<Numbers>,
     pub(crate) commits: String,
     pub(crate) fsync: bool,
     /// Of the server, of this role and of this database, as far as each has a limit.
@@ -44,6 +46,15 @@ pub(crate) struct Taken {
     pub(crate) whose: &'static str,
     pub(crate) taken: u64,
     pub(crate) room: u64,
+}
+
+/// How far the ids are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    /// What the sequence gave last; `None`: nothing since it was restarted.
+    pub(crate) last: Option<i64>,
+    /// Of all jobs.
+    pub(crate) highest: i64,
 }
 
 impl Facts {

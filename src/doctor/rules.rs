@@ -89,7 +89,7 @@ fn storage(facts: &Facts) -> Vec<Finding> {
         let evidence = "autovacuum_enabled is off on the table `live`".to_owned();
         found(Severity::Error, "autovacuum_off_live", evidence, "ALTER TABLE … RESET (autovacuum_enabled).")
     });
-    [dead, bloat(facts), off, off_here, lazy(facts)].into_iter().flatten().collect()
+    [dead, bloat(facts), off, off_here, lazy(facts), behind(facts)].into_iter().flatten().collect()
 }
 
 fn bloat(facts: &Facts) -> Option<Finding> {
@@ -126,6 +126,19 @@ fn lazy(facts: &Facts) -> Option<Finding> {
                       autovacuum_naptime is 1 min by default.";
         found(Severity::Warning, "autovacuum_lazy", why.join("; "), remedy)
     })
+}
+
+/// Whether the sequence is going to give ids that jobs have.
+fn behind(facts: &Facts) -> Option<Finding> {
+    let numbers = facts.numbers.filter(|it| it.last.is_none_or(|last| last < it.highest))?;
+    let given = numbers.last.map_or_else(
+        || "has given no id since it was restarted".to_owned(),
+        |last| format!("is at {last}"),
+    );
+    let evidence = format!("the sequence job_id {given}, and there are jobs up to id {}", numbers.highest);
+    let remedy = "SELECT setval('job_id', greatest((SELECT max(id) FROM live), (SELECT max(id) FROM finished))), in the \
+                  schema: an id that a job has is refused, or names two jobs.";
+    Some(found(Severity::Error, "sequence_behind", evidence, remedy))
 }
 
 fn server(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
@@ -189,7 +202,7 @@ mod tests {
     use crate::inventory::tests::whole;
     use crate::inventory::{Class, Piece};
 
-    use super::super::{Hearing, findings};
+    use super::super::{Hearing, Numbers, findings};
     use super::*;
 
     fn healthy() -> Facts {
@@ -216,6 +229,7 @@ mod tests {
             expired: 0,
             unserved: Vec::new(),
             paused: Vec::new(),
+            numbers: Some(Numbers { last: Some(7), highest: 7 }),
             commits: "on".to_owned(),
             fsync: true,
             connections: vec![Taken { whose: "the server", taken: 10, room: 97 }],
@@ -276,6 +290,14 @@ mod tests {
         assert_eq!(sized(BLOAT_BYTES, 10), ["bloat"]);
         assert_eq!(sized(BLOAT_BYTES - 1, 10), Vec::<&str>::new());
         assert_eq!(sized(BLOAT_BYTES, 10_000), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_sequence_is_behind_when_it_will_give_an_id_that_is_taken() {
+        let codes = |numbers| codes(&Facts { numbers, ..healthy() });
+        assert_eq!(codes(Some(Numbers { last: Some(6), highest: 7 })), ["sequence_behind"]);
+        assert_eq!(codes(Some(Numbers { last: None, highest: 7 })), ["sequence_behind"]);
+        assert_eq!(codes(None), Vec::<&str>::new());
     }
 
     #[test]

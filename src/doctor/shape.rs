@@ -58,8 +58,8 @@ fn changed(differences: &Differences) -> Option<Finding> {
     };
     (!differences.changed.is_empty()).then(|| {
         let evidence = differences.changed.iter().map(words).collect::<Vec<_>>().join("; ");
-        let remedy = "Make it as `venturi migrate --sql` shows: DROP and create an index, ALTER a column, CREATE OR \
-                      REPLACE a function.";
+        let remedy = "Make it as `venturi migrate --sql` shows: DROP and create an index, ALTER a column or sequence, CREATE \
+                      OR REPLACE a function.";
         found(Severity::Error, "schema_changed", evidence, remedy)
     })
 }

@@ -1,6 +1,6 @@
 -- diagnose: what the server shows of the state that it and the queue are in.
 -- Rows: one, its columns as the facts of src/doctor.rs.
--- Locks: none.  Index: live_ready, live_scheduled, live_lease, finished_age.  For an operator's call, not for a loop.
+-- Locks: none.  Index: live_ready, live_scheduled, live_lease, finished_age, live_pkey, finished_pkey.  For an operator's call, not for a loop.
 -- Every view here can be read by everybody; what other users' sessions do is hidden without pg_read_all_stats, and counted.
 SELECT now() AS at,
   (SELECT max(m.version) FROM {schema}.migration m) AS version,
@@ -38,6 +38,10 @@ SELECT now() AS at,
   ARRAY(SELECT s.kind FROM {schema}.kind_state s WHERE s.paused_at IS NOT NULL AND EXISTS (
       SELECT FROM {schema}.live l WHERE l.kind = s.kind AND (l.state = 0 OR l.state = 1 AND l.visible_at < now()))
     ORDER BY s.kind) AS paused,
+  -- NULL: none since it was made, or since a RESTART. Read later than the rows that this statement sees.
+  coalesce(q.readable, false) AS sequence_readable,
+  CASE WHEN q.readable THEN pg_catalog.pg_sequence_last_value(q.seqrelid) END AS sequence_last,
+  greatest((SELECT max(l.id) FROM {schema}.live l), (SELECT max(f.id) FROM {schema}.finished f)) AS highest,
   current_setting('synchronous_commit') AS commits, current_setting('fsync')::bool AS fsync,
   w.connections, w.role_connections, w.database_connections,
   (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
@@ -59,6 +63,9 @@ LEFT JOIN LATERAL (
   SELECT extract(epoch FROM clock_timestamp() - g.prepared)::float8 AS seconds, format('%s of %s', g.gid, g.owner) AS who
   FROM pg_catalog.pg_prepared_xacts g WHERE g.database = current_database()
   ORDER BY g.prepared LIMIT 1) p ON true
+LEFT JOIN LATERAL (
+  SELECT s.seqrelid, pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS readable
+  FROM pg_catalog.pg_sequence s WHERE s.seqrelid = pg_catalog.to_regclass(E'{schema_in_text}.job_id')) q ON true
 -- Of whom nothing else is shown, the type of a session is neither.
 CROSS JOIN LATERAL (
   SELECT count(*) AS connections,

@@ -17,8 +17,14 @@ WITH r AS (
   FROM r JOIN pg_catalog.pg_index x ON x.indrelid = r.oid JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
 )
 SELECT CASE r.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'sequence' END AS class,
-  '-' AS owner, r.name, '-' AS shape
-FROM r
+  '-' AS owner, r.name,
+  -- Where it may go; how fast may be chosen. The catalogue's row can be read by those who may not use the sequence.
+  CASE WHEN r.relkind = 'S' THEN concat_ws(' ', pg_catalog.format_type(s.seqtypid, NULL),
+      CASE WHEN s.seqincrement < 0 THEN 'DESCENDING' END,
+      CASE WHEN s.seqmax < 9223372036854775807 THEN 'MAXVALUE ' || s.seqmax END,
+      CASE WHEN s.seqcycle THEN 'CYCLE' END, CASE WHEN r.relpersistence <> 'p' THEN 'UNLOGGED' END)
+    ELSE '-' END AS shape
+FROM r LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = r.oid
 UNION ALL
 SELECT 'unlogged', '-', r.name, '-' FROM r WHERE r.relkind = 'r' AND r.relpersistence <> 'p'
 UNION ALL

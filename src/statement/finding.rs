@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use log::Level;
 use tokio_postgres::Row;
 
-use crate::doctor::{Facts, Taken};
+use crate::doctor::{Facts, Numbers, Taken};
 use crate::inventory::{Class, Piece};
 use crate::job::RunId;
 use crate::job_info::{JobInfo, JobStatus};
@@ -238,10 +238,17 @@ fn facts(row: &Row) -> Result<Facts, ReadError> {
         expired: count(row, "expired")?,
         unserved: get(row, "unserved")?,
         paused: get(row, "paused")?,
+        numbers: numbers(row)?,
         commits: get(row, "commits")?,
         fsync: get(row, "fsync")?,
         connections: connections(row)?,
     })
+}
+
+fn numbers(row: &Row) -> Result<Option<Numbers>, ReadError> {
+    let (readable, last, highest): (bool, Option<i64>, Option<i64>) =
+        (get(row, "sequence_readable")?, get(row, "sequence_last")?, get(row, "highest")?);
+    Ok(highest.filter(|_| readable).map(|highest| Numbers { last, highest }))
 }
 
 fn piece(row: &Row) -> Result<Piece, ReadError> {

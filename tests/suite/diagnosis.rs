@@ -134,6 +134,31 @@ pub(crate) fn the_doctor_finds_tables_whose_rows_are_taken_for_ours(front: &dyn 
     assert_eq!(found(&stage, "schema_foreign").expect("the parent").0, Severity::Note, "as the remedy says");
 }
 
+pub(crate) fn the_doctor_finds_that_ids_will_be_given_again(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let job = "INSERT INTO live (kind, payload) VALUES ('first', '1'), ('second', '1')";
+    stage.place.run(job);
+    let (severity, evidence) = planted(&stage, "sequence_behind", "ALTER SEQUENCE job_id RESTART");
+    assert_eq!(severity, Severity::Error);
+    assert!(evidence.contains("no id since") && evidence.ends_with("up to id 2"), "{evidence}");
+    stage.place.run("SELECT nextval('job_id')");
+    assert!(error(&stage, "sequence_behind").contains("job_id is at 1, "));
+    let role = Role::new(&stage.place);
+    stage.place.run(&format!(
+        "GRANT USAGE ON SCHEMA \"{0}\" TO {1}; GRANT SELECT ON ALL TABLES IN SCHEMA \"{0}\" TO {1}",
+        stage.place.schema, role.name
+    ));
+    let reader = front.connect(&role.database()).expect("connecting");
+    assert_eq!(found_by(&*reader, "sequence_behind"), None, "who may not see the sequence is told all else");
+    stage.place.run("SELECT setval('job_id', greatest((SELECT max(id) FROM live), (SELECT max(id) FROM finished)))");
+    assert_eq!(found(&stage, "sequence_behind"), None, "as the remedy says");
+    assert_eq!(found(&stage, "schema_changed"), None);
+    stage.place.run("ALTER SEQUENCE job_id MINVALUE -10 MAXVALUE 1000 INCREMENT -1 CYCLE CACHE 5");
+    let evidence = error(&stage, "schema_changed");
+    let changed = "sequence job_id is `bigint DESCENDING MAXVALUE 1000 CYCLE`, not `bigint`";
+    assert_eq!(evidence, changed);
+}
+
 pub(crate) fn the_doctor_tells_of_tables_that_are_missing_although_it_needs_them(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.place.run("DROP TABLE live CASCADE; ALTER TABLE journal RENAME TO journal_of_old");

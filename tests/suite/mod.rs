@@ -575,6 +575,7 @@ macro_rules! bodies {
                 the_doctor_finds_a_schema_that_is_not_as_it_was_made,
                 the_doctor_finds_what_others_have_put_on_our_tables,
                 the_doctor_finds_tables_whose_rows_are_taken_for_ours,
+                the_doctor_finds_that_ids_will_be_given_again,
                 the_doctor_tells_of_tables_that_are_missing_although_it_needs_them,
                 the_doctor_finds_that_autovacuum_is_off_for_live,
                 the_doctor_finds_leases_that_ran_out,
