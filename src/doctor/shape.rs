@@ -52,16 +52,26 @@ fn missing(differences: &Differences) -> Vec<Finding> {
 }
 
 fn changed(differences: &Differences) -> Option<Finding> {
-    let words = |(piece, shape): &(Piece, String)| match piece.class {
-        Class::Function => format!("{piece} is another one"),
-        _ => format!("{piece} is `{shape}`, not `{}`", piece.shape),
-    };
     (!differences.changed.is_empty()).then(|| {
-        let evidence = differences.changed.iter().map(words).collect::<Vec<_>>().join("; ");
+        let evidence = differences.changed.iter().map(|(piece, shape)| other(piece, shape)).collect::<Vec<_>>().join("; ");
         let remedy = "Make it as `venturi migrate --sql` shows: DROP and create an index, ALTER a column or sequence, CREATE \
                       OR REPLACE a function.";
         found(Severity::Error, "schema_changed", evidence, remedy)
     })
+}
+
+fn other(piece: &Piece, shape: &str) -> String {
+    let (text, set) = settings(&piece.shape);
+    match settings(shape) {
+        _ if piece.class != Class::Function => format!("{piece} is `{shape}`, not `{}`", piece.shape),
+        (other_text, _) if other_text != text => format!("{piece} is another one"),
+        (_, others) => format!("{piece} has the settings `{others}`, not `{set}`"),
+    }
+}
+
+/// What a function is, and what is SET for it.
+fn settings(shape: &str) -> (&str, &str) {
+    shape.split_once(" SET ").unwrap_or((shape, "none"))
 }
 
 /// A statement that names a table means its children as well, whose rows lie at the same places as others of ours.

@@ -68,6 +68,8 @@ UNION ALL
 SELECT 'function', '-', format('%s(%s)', p.proname, pg_catalog.oidvectortypes(p.proargtypes)),
   concat_ws(' ', pg_catalog.format_type(p.prorettype, NULL), l.lanname, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END,
     -- Its text as it is, with the names of what it returns. Not md5, which some servers must not have.
-    left(encode(sha256(convert_to(replace(p.prosrc, E'\r', '') || coalesce(p.proargnames::text, ''), 'UTF8')), 'hex'), 16))
+    left(encode(sha256(convert_to(replace(p.prosrc, E'\r', '') || coalesce(p.proargnames::text, ''), 'UTF8')), 'hex'), 16),
+    -- The schema has another name everywhere.
+    'SET ' || replace(array_to_string(p.proconfig, '; '), format(', %s,', p.pronamespace::pg_catalog.regnamespace), ', (schema),'))
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE p.pronamespace = pg_catalog.to_regnamespace(E'{schema_in_text}') AND p.proname::text = ANY ($2::text[])

@@ -78,7 +78,8 @@ pub(crate) fn the_doctor_finds_a_schema_that_is_not_as_it_was_made(front: &dyn F
          DROP INDEX journal_run; CREATE INDEX journal_run ON journal (job_id, run_no) WHERE claimed_by IS NOT NULL; \
          ALTER TABLE live ALTER COLUMN created_at DROP DEFAULT; \
          ALTER TABLE kind_state ALTER COLUMN paused_at TYPE text; \
-         CREATE OR REPLACE FUNCTION current_trace() RETURNS text STABLE LANGUAGE sql AS 'SELECT NULL::text'",
+         CREATE OR REPLACE FUNCTION current_trace() RETURNS text STABLE LANGUAGE sql AS 'SELECT NULL::text'; \
+         ALTER FUNCTION enqueue RESET ALL",
     );
     let changed = error(&stage, "schema_changed");
     for one in [
@@ -87,6 +88,7 @@ pub(crate) fn the_doctor_finds_a_schema_that_is_not_as_it_was_made(front: &dyn F
         "column created_at of live is `timestamp with time zone NOT NULL`, not",
         "column paused_at of kind_state is `text`, not `timestamp with time zone`",
         "function current_trace() is another one",
+        "boolean) has the settings `none`, not `search_path=pg_catalog, (schema), pg_temp`",
     ] {
         assert!(changed.contains(one), "{one}: {changed}");
     }
