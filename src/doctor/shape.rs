@@ -88,7 +88,7 @@ fn children(differences: &Differences) -> Option<Finding> {
 fn foreign(differences: &Differences) -> Option<Finding> {
     let foreign: Vec<&Piece> = differences.extra.iter().filter(|piece| weight(piece).is_some()).collect();
     let worst = foreign.iter().filter_map(|piece| weight(piece)).max()?;
-    let evidence = format!("on tables of venturi, and not made by it: {}", listed(foreign));
+    let evidence = format!("among what is venturi's, and not made by it: {}", listed(foreign));
     let remedy = "DROP it, or be sure that it refuses and changes no row: it is part of each enqueue, claim or settlement, \
                   and may be in the way of a migration.";
     Some(found(worst, "schema_foreign", evidence, remedy))
@@ -100,13 +100,22 @@ fn weight(piece: &Piece) -> Option<Severity> {
         // They decide what is stored, and whether.
         Class::Trigger if piece.shape == "BEFORE" => Some(Severity::Error),
         Class::Rule => Some(Severity::Error),
+        // One of identity is filled.
+        Class::Column if has(piece, "GENERATED") => Some(Severity::Note),
         // Rows that do not have it are refused.
         Class::Column if piece.shape.ends_with("NOT NULL") => Some(Severity::Error),
-        Class::Index if !piece.shape.starts_with("UNIQUE") => Some(Severity::Note),
-        Class::Column | Class::Parent => Some(Severity::Note),
-        Class::Trigger | Class::Constraint | Class::Index => Some(Severity::Warning),
+        Class::Column if has(piece, "DOMAIN") || has(piece, "STORED") => Some(Severity::Warning),
+        Class::Index if has(piece, "UNIQUE") || has(piece, "EXCLUDE") => Some(Severity::Warning),
+        Class::Column | Class::Parent | Class::Index => Some(Severity::Note),
+        // Of functions, one that a call may mean instead of ours.
+        Class::Trigger | Class::Constraint | Class::Function => Some(Severity::Warning),
         _ => None,
     }
+}
+
+/// Whether it is a word of its shape.
+fn has(piece: &Piece, word: &str) -> bool {
+    piece.shape.split(' ').any(|it| it == word)
 }
 
 fn listed(pieces: Vec<&Piece>) -> String {
@@ -153,7 +162,13 @@ mod tests {
         assert_eq!(with(Class::Column, "integer NOT NULL DEFAULT"), foreign(Note));
         assert_eq!(with(Class::Child, "-"), foreign(Error));
         assert_eq!(with(Class::Parent, "-"), foreign(Note));
-        assert_eq!(with(Class::Function, "text sql"), Vec::new(), "one that only has such a name");
+        assert_eq!(with(Class::Function, "text sql 0"), foreign(Warning));
+        assert_eq!(with(Class::Index, "EXCLUDE gist (kind)"), foreign(Warning));
+        assert_eq!(with(Class::Column, "tenant DOMAIN NOT NULL"), foreign(Error));
+        assert_eq!(with(Class::Column, "tenant DOMAIN NOT NULL DEFAULT"), foreign(Warning));
+        assert_eq!(with(Class::Column, "tenant DOMAIN"), foreign(Warning));
+        assert_eq!(with(Class::Column, "integer STORED DEFAULT"), foreign(Warning));
+        assert_eq!(with(Class::Column, "bigint GENERATED ALWAYS NOT NULL"), foreign(Note));
     }
 
     #[test]

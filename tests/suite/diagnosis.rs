@@ -115,6 +115,20 @@ pub(crate) fn the_doctor_finds_what_others_have_put_on_our_tables(front: &dyn Fr
     stage.place.run("CREATE TABLE others (id int PRIMARY KEY, job bigint)");
     assert_eq!(found(&stage, "schema_foreign"), None, "a table beside ours is none of our business");
     assert_eq!(severity("CREATE INDEX slow ON live (lower(kind))", "index slow of live"), Severity::Note);
+    stage.place.run("ALTER TABLE live ADD COLUMN number bigint GENERATED ALWAYS AS IDENTITY");
+    assert_eq!(severity("ALTER TABLE live ADD COLUMN free int", "column number of live"), Severity::Note);
+    for (other, undo, one) in [
+        ("ALTER TABLE live ADD EXCLUDE USING btree (kind WITH =)", "ALTER TABLE live DROP CONSTRAINT live_kind_excl", "index live_kind_excl of live"),
+        ("ALTER TABLE live ADD COLUMN twice int GENERATED ALWAYS AS (run_count * 2) STORED", "ALTER TABLE live DROP COLUMN twice", "column twice of live"),
+        ("CREATE FUNCTION enqueue(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'", "DROP FUNCTION enqueue(text, text)", "function enqueue(text, text)"),
+    ] {
+        assert_eq!(severity(other, one), Severity::Warning);
+        stage.place.run(undo);
+        assert_eq!(found(&stage, "schema_foreign").expect("the index").0, Severity::Note, "without {one}");
+    }
+    let domain = "CREATE DOMAIN needed AS int NOT NULL; ALTER TABLE live ADD COLUMN domain needed";
+    assert_eq!(severity(domain, "column domain of live"), Severity::Error);
+    stage.place.run("DROP DOMAIN needed CASCADE");
     let reference = "ALTER TABLE others ADD CONSTRAINT keeps FOREIGN KEY (job) REFERENCES live (id)";
     assert_eq!(severity(reference, "constraint keeps of live"), Severity::Warning);
     let spy = "CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
