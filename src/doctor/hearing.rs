@@ -108,7 +108,8 @@ impl Ending {
         let silent = (!self.heard).then(|| {
             let patience = Trial::PATIENCE.as_secs();
             let evidence = format!("LISTEN was accepted, and a notification was not heard within {patience} s");
-            let remedy = "A pooler in transaction mode does that: set Database::pooled(true), and listen_on past it.";
+            let remedy = "A pooler in transaction mode does that: set Database::pooled(true), and listen_on past it; or listen_on \
+                          leads to another database.";
             found(Severity::Warning, "listener_silent", evidence, remedy)
         });
         let pooler = (self.process > self.connection + OLDER).then(|| {

@@ -131,10 +131,9 @@ fn lazy(facts: &Facts) -> Option<Finding> {
 /// Whether the sequence is going to give ids that jobs have.
 fn behind(facts: &Facts) -> Option<Finding> {
     let numbers = facts.numbers.filter(|it| it.last.is_none_or(|last| last < it.highest))?;
-    let given = numbers.last.map_or_else(
-        || "has given no id since it was restarted".to_owned(),
-        |last| format!("is at {last}"),
-    );
+    let given = numbers
+        .last
+        .map_or_else(|| "has given no id since it was restarted".to_owned(), |last| format!("is at {last}"));
     let evidence = format!("the sequence job_id {given}, and there are jobs up to id {}", numbers.highest);
     let remedy = "SELECT setval('job_id', greatest((SELECT max(id) FROM live), (SELECT max(id) FROM finished))), in the \
                   schema: an id that a job has is refused, or names two jobs.";
@@ -178,8 +177,9 @@ fn connections(facts: &Facts) -> Option<Finding> {
 fn work(facts: &Facts) -> Vec<Finding> {
     let expired = (facts.expired > 0).then(|| {
         let evidence = format!("{} claimed jobs have leases that ran out", facts.expired);
-        let remedy =
-            "A worker puts them back within its poll interval; if none runs, start one or call `recover_stale`.";
+        let remedy = "A worker puts them back within its poll interval; if none runs, start one, or `venturi recover` \
+                      (`Queue::recover_stale`). One whose transaction holds the row (`complete_in`) for longer than its \
+                      lease is seen here, too, and ends well.";
         found(Severity::Warning, "expired_leases", evidence, remedy)
     });
     let unserved = (!facts.unserved.is_empty()).then(|| facts.unserved.join(", ")).map(|kinds| {
@@ -191,7 +191,12 @@ fn work(facts: &Facts) -> Vec<Finding> {
     });
     let paused = (!facts.paused.is_empty()).then(|| facts.paused.join(", ")).map(|kinds| {
         let evidence = format!("paused, with jobs that are due: {kinds}");
-        found(Severity::Note, "kind_paused", evidence, "Resume them when they shall run: `resume_kind`.")
+        found(
+            Severity::Note,
+            "kind_paused",
+            evidence,
+            "When they shall run: `venturi kinds resume` (`Queue::resume_kind`).",
+        )
     });
     [expired, unserved, paused].into_iter().flatten().collect()
 }

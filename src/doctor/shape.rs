@@ -79,7 +79,8 @@ fn children(differences: &Differences) -> Option<Finding> {
     let children: Vec<&Piece> = differences.extra.iter().filter(|piece| piece.class == Class::Child).collect();
     (!children.is_empty()).then(|| {
         let evidence = format!("claims and settlements take its rows for those of venturi: {}", listed(children));
-        let remedy = "DROP it, or ALTER TABLE it NO INHERIT its parent, or DETACH PARTITION it: before the workers go on.";
+        let remedy =
+            "DROP it, or ALTER TABLE it NO INHERIT its parent, or DETACH PARTITION it: before the workers go on.";
         found(Severity::Error, "schema_foreign", evidence, remedy)
     })
 }

@@ -118,9 +118,21 @@ pub(crate) fn the_doctor_finds_what_others_have_put_on_our_tables(front: &dyn Fr
     stage.place.run("ALTER TABLE live ADD COLUMN number bigint GENERATED ALWAYS AS IDENTITY");
     assert_eq!(severity("ALTER TABLE live ADD COLUMN free int", "column number of live"), Severity::Note);
     for (other, undo, one) in [
-        ("ALTER TABLE live ADD EXCLUDE USING btree (kind WITH =)", "ALTER TABLE live DROP CONSTRAINT live_kind_excl", "index live_kind_excl of live"),
-        ("ALTER TABLE live ADD COLUMN twice int GENERATED ALWAYS AS (run_count * 2) STORED", "ALTER TABLE live DROP COLUMN twice", "column twice of live"),
-        ("CREATE FUNCTION enqueue(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'", "DROP FUNCTION enqueue(text, text)", "function enqueue(text, text)"),
+        (
+            "ALTER TABLE live ADD EXCLUDE USING btree (kind WITH =)",
+            "ALTER TABLE live DROP CONSTRAINT live_kind_excl",
+            "index live_kind_excl of live",
+        ),
+        (
+            "ALTER TABLE live ADD COLUMN twice int GENERATED ALWAYS AS (run_count * 2) STORED",
+            "ALTER TABLE live DROP COLUMN twice",
+            "column twice of live",
+        ),
+        (
+            "CREATE FUNCTION enqueue(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+            "DROP FUNCTION enqueue(text, text)",
+            "function enqueue(text, text)",
+        ),
     ] {
         assert_eq!(severity(other, one), Severity::Warning);
         stage.place.run(undo);
