@@ -383,10 +383,10 @@ impl fmt::Display for Event {
             }
             Self::Degraded { job, run, what } => write!(f, "job {job}, run {run}: {}", OneLine(what)),
             Self::StatementFailed { statement, error, retry_in } => {
-                write!(f, "{statement} failed, next try in {retry_in:.1?}: {}", OneLine(error))
+                write!(f, "{statement} failed, next try {}: {}", Soon(*retry_in), OneLine(error))
             }
             Self::LinkLost { link, error, retry_in } => {
-                write!(f, "the {link} connection is lost, next try in {retry_in:.1?}: {}", OneLine(error))
+                write!(f, "the {link} connection is lost, next try {}: {}", Soon(*retry_in), OneLine(error))
             }
             Self::LinkUp { link } => write!(f, "the {link} connection is up"),
             Self::SpawnerLost { job, run, kind } => {
@@ -402,6 +402,15 @@ impl fmt::Display for Event {
                 write!(f, "job {job} ({kind}), run {run}: left claimed until its lease expires, {reason}")
             }
         }
+    }
+}
+
+/// When something is tried again.
+struct Soon(Duration);
+
+impl fmt::Display for Soon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() { f.write_str("at once") } else { write!(f, "in {:.1?}", self.0) }
     }
 }
 
@@ -661,6 +670,8 @@ pub(crate) mod tests {
             retry_in: Duration::from_millis(150),
         };
         assert_eq!(failed.to_string(), "claim failed, next try in 150.0ms: disk full");
+        let refused = Event::StatementFailed { statement: "settle", error: "no".to_owned(), retry_in: Duration::ZERO };
+        assert_eq!(refused.to_string(), "settle failed, next try at once: no");
         let told = |status| Event::Recovered { job: JobId(7), kind: "a\nb".into(), status }.to_string();
         assert_eq!(told(JobStatus::Dead), "job 7 (a b): its lease had expired, dead at the backstop");
         assert_eq!(told(JobStatus::Cancelled), "job 7 (a b): its lease had expired, cancelled");
