@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The instant, by the database's clock; `None` when there is nothing to tell of.
-    pub at: Option<SystemTime>,
+    /// The instant, by the database's clock.
+    pub at: SystemTime,
     /// By kind. A kind without anything in [`KindStats`] is not among them.
     pub kinds: BTreeMap<String, KindStats>,
 }

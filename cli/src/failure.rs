@@ -1,7 +1,7 @@
 //! Why the command ends without success, and with which code.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 
 use venturi::ErrorKind;
 
@@ -13,6 +13,14 @@ pub(crate) enum Failure {
     Usage(String),
     /// Whoever read the output has gone, which is no failure.
     NobodyReads,
+}
+
+/// To people, whatever the answer is written in. If nobody reads what went wrong, the exit code still says it.
+pub(crate) fn complain(failure: &Failure) {
+    let _ = match failure {
+        Failure::NobodyReads => Ok(()),
+        Failure::Failed(_) | Failure::Usage(_) => writeln!(io::stderr(), "venturi: {failure}"),
+    };
 }
 
 impl From<venturi::Error> for Failure {

@@ -53,7 +53,7 @@ pub(crate) fn width() -> Option<u16> {
 /// Each line is overwritten and its rest cleared, then what is below: clearing all of it first would flicker.
 pub(crate) fn redraw(text: &str) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
-        return say(text);
+        return say(&format!("{text}\n"));
     }
     let height = terminal_size::terminal_size().map_or(HEIGHT, |(_, height)| height.0);
     // Into memory first, so that a terminal gets a frame as a whole. The cursor takes the last line.

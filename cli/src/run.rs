@@ -11,7 +11,7 @@ use venturi::{CancelOutcome, Database, JobFilter, JobId, JobStatus, RequeueOutco
 
 use crate::args::{Arguments, Command, Consent, Dead, Jobs, Kinds, Target, Which};
 use crate::connect::{database, nowhere};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::out::{confirm, print, raw, redraw};
 use crate::{cleanup, enqueue, show};
 
@@ -199,21 +199,24 @@ fn status(queue: &Queue, json: bool) -> Result<(), Failure> {
 
 /// Until it is interrupted, or nobody reads it any more. A server that is away for a while is waited for.
 fn watch(queue: &Queue, json: bool, interval: Duration) -> Result<(), Failure> {
-    if json || !io::stdout().is_terminal() {
-        loop {
-            status(queue, json)?;
-            pause(interval);
-        }
-    }
     loop {
-        let text = match queue.stats() {
-            Ok(stats) => show::watched(&stats, interval),
-            Err(error) if error.is_retryable() => Failure::from(error).to_string(),
+        match queue.stats() {
+            Ok(stats) if json => raw(format!("{}\n", show::stats_json(&stats)).as_bytes())?,
+            Ok(stats) => redraw(&show::watched(&stats, interval))?,
+            Err(error) if error.is_retryable() => unseen(&Failure::from(error), json)?,
             Err(error) => return Err(error.into()),
-        };
-        redraw(&text)?;
+        }
         pause(interval);
     }
+}
+
+/// In the place of what cannot be shown now; beside it where programs read or a file keeps it.
+fn unseen(failure: &Failure, json: bool) -> Result<(), Failure> {
+    if !json && io::stdout().is_terminal() {
+        return redraw(&failure.to_string());
+    }
+    complain(failure);
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "what is watched changes by itself; nothing is waited for")]

@@ -103,7 +103,7 @@ pub(crate) fn stats(stats: &Stats) -> String {
 
 /// A showing of `status --watch`.
 pub(crate) fn watched(it: &Stats, interval: Duration) -> String {
-    let at = it.at.map_or_else(|| "no jobs".to_owned(), instant);
+    let at = instant(it.at);
     format!("{at}, every {}\n\n{}", humantime::format_duration(interval), stats(it))
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn stats_json(stats: &Stats) -> Value {
             })
         })
         .collect();
-    json!({ "at": stats.at.map(instant), "kinds": kinds })
+    json!({ "at": instant(stats.at), "kinds": kinds })
 }
 
 pub(crate) fn jobs(jobs: &[JobInfo]) -> String {

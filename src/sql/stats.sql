@@ -1,5 +1,6 @@
 -- stats: how many jobs of each kind there are, as of one instant.
--- Rows: one per kind that has any of it: kind text, ready, scheduled, claimed, dead bigint,
+-- Rows: one of the kind '', which no job has, so that there is an instant where there is nothing else;
+--   one per kind that has any of it: kind text, ready, scheduled, claimed, dead bigint,
 --   finished bigint       ended within the last minute, whichever way
 --   waits float8          seconds for which the longest waiting ready job has been claimable (NULL: none is ready)
 --   paused bool
@@ -31,6 +32,8 @@ FROM (
   JOIN {schema}.finished f ON f.status = e.status AND f.finished_at > now() - interval '1 minute' GROUP BY f.kind
   UNION ALL
   SELECT p.kind, 0, 0, 0, 0, 0, NULL, true FROM {schema}.kind_state p
-  WHERE p.kind > '' AND p.paused_at IS NOT NULL) s
+  WHERE p.kind > '' AND p.paused_at IS NOT NULL
+  UNION ALL
+  SELECT '', 0, 0, 0, 0, 0, NULL, false) s
 GROUP BY s.kind
 ORDER BY s.kind

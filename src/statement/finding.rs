@@ -180,9 +180,9 @@ fn journal(rows: &[Row]) -> FoundJournal {
 }
 
 fn stats(rows: &[Row]) -> Result<Stats, ReadError> {
-    let mut stats = Stats { at: None, kinds: BTreeMap::new() };
+    let first = rows.first().ok_or_else(|| ReadError::new("no instant"))?;
+    let mut stats = Stats { at: get(first, "at")?, kinds: BTreeMap::new() };
     for row in rows {
-        stats.at = get(row, "at")?;
         let kind = KindStats {
             ready: count(row, "ready")?,
             scheduled: count(row, "scheduled")?,
@@ -192,7 +192,7 @@ fn stats(rows: &[Row]) -> Result<Stats, ReadError> {
             oldest_ready: get::<Option<f64>>(row, "waits")?.map(time::seconds),
             paused: get(row, "paused")?,
         };
-        // Cancelled jobs alone are nothing to tell of.
+        // Cancelled jobs alone are nothing to tell of; nor is the row that brings the instant.
         if kind != KindStats::default() {
             stats.kinds.insert(get(row, "kind")?, kind);
         }

@@ -11,3 +11,4 @@ mod page;
 mod place;
 mod terminal;
 mod tls;
+mod watching;

@@ -15,6 +15,11 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn empty(name: &str) -> Self {
         let url = std::env::var("DATABASE_URL").expect("run it with scripts/test, which starts a server");
+        Self::at(name, url)
+    }
+
+    /// On a server of the test's own, which has to live longer.
+    pub(crate) fn at(name: &str, url: String) -> Self {
         Self { url, schema: format!("cli_{name}_{}", std::process::id()) }
     }
 
