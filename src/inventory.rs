@@ -31,10 +31,13 @@ pub(crate) enum Class {
     Child,
     /// What one of ours inherits from, or is a partition of.
     Parent,
+    Partitioned,
+    Materialized,
+    ForeignTable,
 }
 
 impl Class {
-    const ALL: [(Self, &'static str); 14] = [
+    const ALL: [(Self, &'static str); 17] = [
         (Self::Table, "table"),
         (Self::View, "view"),
         (Self::Sequence, "sequence"),
@@ -49,6 +52,9 @@ impl Class {
         (Self::Invalid, "invalid"),
         (Self::Child, "child"),
         (Self::Parent, "parent"),
+        (Self::Partitioned, "partitioned table"),
+        (Self::Materialized, "materialized view"),
+        (Self::ForeignTable, "foreign table"),
     ];
 
     pub(crate) fn from_word(word: &str) -> Option<Self> {
@@ -66,7 +72,14 @@ impl Class {
 
     /// Whether it has a name in the schema that nothing else can have.
     fn takes_name(self) -> bool {
-        matches!(self, Self::Table | Self::View | Self::Sequence | Self::Function)
+        self.is_relation() || self == Self::Function
+    }
+
+    fn is_relation(self) -> bool {
+        matches!(
+            self,
+            Self::Table | Self::View | Self::Sequence | Self::Partitioned | Self::Materialized | Self::ForeignTable
+        )
     }
 }
 
@@ -88,6 +101,14 @@ pub(crate) struct Differences {
     /// As it has to be, and the shape that it has.
     pub(crate) changed: Vec<(Piece, String)>,
     pub(crate) extra: Vec<Piece>,
+}
+
+impl Differences {
+    /// What has the name of a relation that is missing.
+    pub(crate) fn instead_of(&self, missing: &Piece) -> Option<&Piece> {
+        let same = |it: &&Piece| it.class.is_relation() && it.name == missing.name;
+        self.extra.iter().find(same).filter(|_| missing.class.is_relation())
+    }
 }
 
 /// As people are told of it.
@@ -127,9 +148,10 @@ pub(crate) fn compare(found: &[Piece]) -> Differences {
     }
     let gone: BTreeSet<String> =
         differences.missing.iter().filter(|it| it.class.takes_name()).map(|it| it.name.clone()).collect();
-    // Who misses a table knows that its columns are gone.
+    // Who misses a table knows that its columns are gone; what is in its place may have any.
     differences.missing.retain(|piece| !gone.contains(&piece.owner));
-    differences.extra = there.into_values().collect();
+    differences.changed.retain(|(piece, _)| !gone.contains(&piece.owner));
+    differences.extra = there.into_values().filter(|piece| !gone.contains(&piece.owner)).collect();
     differences
 }
 

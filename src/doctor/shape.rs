@@ -38,6 +38,8 @@ pub(super) fn flaws(differences: &Differences) -> Vec<Finding> {
 fn missing(differences: &Differences) -> Vec<Finding> {
     let (indexes, others): (Vec<&Piece>, Vec<&Piece>) =
         differences.missing.iter().partition(|piece| piece.class == Class::Index);
+    let (replaced, others): (Vec<&Piece>, Vec<&Piece>) =
+        others.into_iter().partition(|piece| differences.instead_of(piece).is_some());
     let indexes = (!indexes.is_empty()).then(|| {
         let names: Vec<&str> = indexes.iter().map(|piece| piece.name.as_str()).collect();
         let remedy = "Create it as `venturi migrate --sql` shows.";
@@ -48,7 +50,14 @@ fn missing(differences: &Differences) -> Vec<Finding> {
                       shows, where it is named last.";
         found(Severity::Error, "schema_missing", format!("not there: {}", listed(others)), remedy)
     });
-    [indexes, others].into_iter().flatten().collect()
+    let replaced = (!replaced.is_empty()).then(|| {
+        let words = |piece| differences.instead_of(piece).map(|it| format!("{it} is in the place of {piece}"));
+        let evidence = replaced.into_iter().filter_map(words).collect::<Vec<_>>().join(", ");
+        let remedy = "Rename it, create the right one as `venturi migrate --sql` shows, where it is named last, and move \
+                      the rows: a table of venturi cannot be partitioned.";
+        found(Severity::Error, "schema_replaced", evidence, remedy)
+    });
+    [indexes, others, replaced].into_iter().flatten().collect()
 }
 
 fn changed(differences: &Differences) -> Option<Finding> {
@@ -170,6 +179,18 @@ mod tests {
         assert_eq!(with(Class::Column, "tenant DOMAIN"), foreign(Warning));
         assert_eq!(with(Class::Column, "integer STORED DEFAULT"), foreign(Warning));
         assert_eq!(with(Class::Column, "bigint GENERATED ALWAYS NOT NULL"), foreign(Note));
+    }
+
+    #[test]
+    fn what_has_the_name_of_a_table_is_told_of_once_with_all_that_is_on_it() {
+        let mut pieces: Vec<_> =
+            whole().into_iter().filter(|it| it.class != Class::Table || it.name != "live").collect();
+        pieces.push(piece(Class::Partitioned, "-", "live", "-"));
+        pieces.push(piece(Class::Child, "live", "part", "-"));
+        pieces.push(piece(Class::Column, "live", "other", "integer NOT NULL"));
+        assert_eq!(found_of(&pieces), [("schema_replaced", Severity::Error)]);
+        pieces.retain(|it| it.class != Class::Partitioned);
+        assert_eq!(found_of(&pieces), [("schema_missing", Severity::Error)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ WITH r AS (
   FROM pg_catalog.pg_class c
   WHERE c.relnamespace = pg_catalog.to_regnamespace(E'{schema_in_text}') AND c.relname::text = ANY ($1::text[])
     -- Not the sequences whose names are the server's choice.
-    AND (c.relkind IN ('r', 'v') OR c.relkind = 'S' AND c.relname !~ '_seq[0-9]*$')
+    AND (c.relkind IN ('r', 'v', 'p', 'm', 'f') OR c.relkind = 'S' AND c.relname !~ '_seq[0-9]*$')
 ), i AS (
   SELECT r.name AS owner, c.relname::text AS name, x.indisvalid AND x.indisready AS usable,
     CASE WHEN x.indisexclusion THEN 'EXCLUDE' WHEN x.indisunique THEN 'UNIQUE' END AS refuses,
@@ -17,7 +17,8 @@ WITH r AS (
       AS definition
   FROM r JOIN pg_catalog.pg_index x ON x.indrelid = r.oid JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
 )
-SELECT CASE r.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'sequence' END AS class,
+SELECT CASE r.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' WHEN 'p' THEN 'partitioned table'
+    WHEN 'm' THEN 'materialized view' ELSE 'foreign table' END AS class,
   '-' AS owner, r.name,
   -- Where it may go; how fast may be chosen. The catalogue's row can be read by those who may not use the sequence.
   CASE WHEN r.relkind = 'S' THEN concat_ws(' ', pg_catalog.format_type(s.seqtypid, NULL),
@@ -74,6 +75,7 @@ SELECT 'function', '-', format('%s(%s)', p.proname, pg_catalog.oidvectortypes(p.
     -- Its text as it is, with the names of what it returns. Not md5, which some servers must not have.
     left(encode(sha256(convert_to(replace(p.prosrc, E'\r', '') || coalesce(p.proargnames::text, ''), 'UTF8')), 'hex'), 16),
     -- The schema has another name everywhere.
-    'SET ' || replace(array_to_string(p.proconfig, '; '), format(', %s,', p.pronamespace::pg_catalog.regnamespace), ', (schema),'))
+    'SET ' || replace(array_to_string(p.proconfig, '; '), format(', %s,', p.pronamespace::pg_catalog.regnamespace),
+      ', (schema),'))
 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE p.pronamespace = pg_catalog.to_regnamespace(E'{schema_in_text}') AND p.proname::text = ANY ($2::text[])

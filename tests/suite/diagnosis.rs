@@ -199,6 +199,21 @@ pub(crate) fn the_doctor_tells_of_tables_that_are_missing_although_it_needs_them
     assert_eq!(found(&stage, "listener_unreachable"), None, "that was looked at");
 }
 
+pub(crate) fn the_doctor_tells_of_what_has_the_names_of_ours_and_is_something_else(front: &dyn Front) {
+    let stage = Stage::new(front);
+    stage.place.run(
+        "ALTER TABLE live RENAME TO whole; CREATE TABLE live (LIKE whole INCLUDING DEFAULTS) PARTITION BY LIST (state); \
+         DROP VIEW jobs; CREATE TABLE jobs (id bigint NOT NULL)",
+    );
+    assert_eq!(
+        error(&stage, "schema_replaced"),
+        "partitioned table live is in the place of table live, table jobs is in the place of view jobs"
+    );
+    for code in ["schema_missing", "schema_changed", "schema_foreign", "index_missing"] {
+        assert_eq!(found(&stage, code), None, "they are there, and all else of them is another matter");
+    }
+}
+
 pub(crate) fn the_doctor_finds_that_autovacuum_is_off_for_live(front: &dyn Front) {
     let stage = Stage::new(front);
     let off = "ALTER TABLE live SET (autovacuum_enabled = no)";

@@ -577,6 +577,7 @@ macro_rules! bodies {
                 the_doctor_finds_tables_whose_rows_are_taken_for_ours,
                 the_doctor_finds_that_ids_will_be_given_again,
                 the_doctor_tells_of_tables_that_are_missing_although_it_needs_them,
+                the_doctor_tells_of_what_has_the_names_of_ours_and_is_something_else,
                 the_doctor_finds_that_autovacuum_is_off_for_live,
                 the_doctor_finds_leases_that_ran_out,
                 the_doctor_finds_kinds_that_nobody_serves,
