@@ -30,6 +30,8 @@ pub(crate) struct Migration {
 pub struct PendingMigrations {
     /// The version that the schema has; 0: there are no tables.
     pub version: i32,
+    /// The newest version that this code knows. One that is newer still is told of only where this code works with it.
+    pub newest_known: i32,
     /// What would be applied, in this order. None: the schema is as this code needs it.
     pub steps: Vec<MigrationStep>,
 }
@@ -198,7 +200,7 @@ pub(crate) fn pending(applied: Result<Vec<(i32, i32)>, Error>, pieces: &[Piece])
     if steps.is_empty() {
         check_whole(&applied, pieces)?;
     }
-    Ok(PendingMigrations { version, steps })
+    Ok(PendingMigrations { version, newest_known: latest(), steps })
 }
 
 fn after(version: i32) -> impl Iterator<Item = &'static Migration> {
@@ -345,6 +347,8 @@ mod tests {
         assert_eq!(versions(&[]).unwrap(), (1..=latest()).collect::<Vec<_>>());
         assert_eq!(versions(&[(1, 1), (2, 1)]).unwrap(), (3..=latest()).collect::<Vec<_>>());
         assert_eq!(versions(&[(latest(), 1)]).unwrap(), Vec::<i32>::new());
+        let newer = pending(Ok(vec![(latest() + 1, 1)]), &whole()).unwrap();
+        assert_eq!((newer.version, newer.newest_known, newer.steps.len()), (latest() + 1, latest(), 0));
         assert!(versions(&[(latest() + 1, latest() + 1)]).is_err());
         let missing = pending(Err(Error::new(ErrorKind::SchemaMissing, "no tables")), &[]).unwrap();
         assert_eq!((missing.version, missing.steps.len()), (0, MIGRATIONS.len()));

@@ -49,7 +49,7 @@ fn migrate(database: &Database, as_json: bool) -> Result<(), Failure> {
     blocking::migrate(database)?;
     let after = blocking::pending_migrations(database)?;
     let document = || json!({ "version": after.version, "applied": show::steps_json(&before.steps) });
-    print(as_json, document, || show::migrated(&before, after.version))
+    print(as_json, document, || show::migrated(&before, &after))
 }
 
 fn preview(database: &Database, as_json: bool) -> Result<(), Failure> {

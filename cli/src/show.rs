@@ -52,17 +52,27 @@ fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
 
 pub(crate) fn pending(pending: &PendingMigrations) -> String {
     if pending.steps.is_empty() {
-        return format!("the schema has version {}, and nothing would be applied", pending.version);
+        return format!("{}, and nothing would be applied", whole(pending));
     }
     format!("{}; these would be applied:{}", at_version(pending.version), steps(&pending.steps))
 }
 
-pub(crate) fn migrated(before: &PendingMigrations, version: i32) -> String {
+pub(crate) fn migrated(before: &PendingMigrations, after: &PendingMigrations) -> String {
     if before.steps.is_empty() {
-        return format!("the schema has version {version}, as this version of venturi needs it: nothing to do");
+        return format!("{}: nothing to do", whole(after));
     }
+    let version = after.version;
     let made = if before.version == 0 { "the tables are made" } else { "the schema is brought up to date" };
     format!("{made}; it was applied:{}\nthe schema has version {version}", steps(&before.steps))
+}
+
+/// Of a schema that lacks nothing. One that this code cannot work with is refused before.
+fn whole(it: &PendingMigrations) -> String {
+    let version = at_version(it.version);
+    if it.version > it.newest_known {
+        return format!("{version}, which is newer than this version of venturi and works with it");
+    }
+    format!("{version}, as this version of venturi needs it")
 }
 
 fn at_version(version: i32) -> String {

@@ -42,6 +42,18 @@ fn many_jobs_are_written_only_when_somebody_says_yes() {
 }
 
 #[test]
+fn of_all_jobs_the_dead_ones_are_requeued_unless_a_status_is_given() {
+    let place = Place::new("which");
+    place.add_dead();
+    assert_eq!(place.venturi(&["enqueue", "mail"]).code, 0);
+    assert_eq!(place.venturi(&["jobs", "cancel", "--all", "--status", "pending", "--yes"]).code, 0);
+    let requeue = |more: &[&str]| place.venturi(&[&["jobs", "requeue", "--all", "--yes"], more].concat()).out;
+    assert_eq!(requeue(&[]), "1 requeued, 0 in conflict, 0 skipped\n");
+    assert_eq!(place.venturi(&["jobs", "list", "--status", "cancelled", "--json"]).json()[0]["kind"], "mail");
+    assert_eq!(requeue(&["--status", "cancelled"]), "1 requeued, 0 in conflict, 0 skipped\n");
+}
+
+#[test]
 fn kinds_are_paused_and_leases_that_ran_out_recovered() {
     let place = Place::new("kinds");
     assert_eq!(place.venturi(&["kinds", "pause", "mail"]).out, "paused\n");

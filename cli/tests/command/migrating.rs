@@ -87,6 +87,18 @@ fn the_printed_statements_bring_an_older_schema_on() {
 }
 
 #[test]
+fn a_schema_that_is_newer_is_called_newer() {
+    let place = Place::new("newer");
+    place.run("INSERT INTO {schema}.migration (version, name, compatible_from) VALUES (77, 'later', 1)");
+    let newer = "the schema has version 77, which is newer than this version of venturi and works with it";
+    assert_eq!(place.venturi(&["migrate"]).out, format!("{newer}: nothing to do\n"));
+    assert_eq!(place.venturi(&["migrate", "--dry-run"]).out, format!("{newer}, and nothing would be applied\n"));
+    assert_eq!(place.venturi(&["enqueue", "mail"]).code, 0, "it works with it");
+    place.run("UPDATE {schema}.migration SET compatible_from = 77 WHERE version = 77");
+    assert_eq!(place.venturi(&["migrate"]).code, 1);
+}
+
+#[test]
 fn a_schema_that_lost_a_table_is_told_of_by_all_who_are_asked() {
     let place = Place::new("lost");
     place.run("DROP TABLE {schema}.live CASCADE");
