@@ -185,7 +185,8 @@ impl<C> Context<C> {
         Ok(())
     }
 
-    /// Whether this run should wind down: the worker is shutting down, or its claim is lost.
+    /// Whether this run should wind down: the worker is shutting down, the claim is lost, somebody has asked for the job to
+    /// be cancelled, or the run has taken longer than it may. [`cancel_reason`](Self::cancel_reason) says which.
     ///
     /// Poll it at safe points; returning a pause keeps the carry.
     #[must_use]

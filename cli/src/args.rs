@@ -99,10 +99,10 @@ pub(crate) struct Enqueue {
     pub(crate) payload: String,
     #[arg(long, value_enum, default_value = "normal")]
     pub(crate) priority: Urgency,
-    /// So much later, as 90s or 2h.
+    /// So much later, as 90s or 2h; at most 36500 days, longer delays are cut.
     #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "due_at")]
     pub(crate) delay: Option<Duration>,
-    /// At this instant, as 2030-01-31T12:00:00Z; if it is past: now.
+    /// At this instant in UTC, as 2030-01-31T12:00:00Z; if it is past: now.
     #[arg(long, value_name = "INSTANT", value_parser = instant)]
     pub(crate) due_at: Option<SystemTime>,
     /// The dedup key: a pending job of the kind with the same key is not doubled.
@@ -305,10 +305,18 @@ mod tests {
     #[test]
     fn instants_before_1970_are_read() {
         assert_eq!(instant("1970-01-01T00:00:00Z"), Ok(SystemTime::UNIX_EPOCH));
-        assert_eq!(seconds_before("1969-12-31 23:59:59"), 1);
+        assert_eq!(seconds_before("1969-12-31 23:59:59"), 1, "in UTC, as the one with a Z");
         assert_eq!(seconds_before("1600-02-29T00:00:00Z"), 11_670_998_400);
         assert_eq!(seconds_before("0000-01-01T00:00:00Z"), 62_167_219_200);
-        for nonsense in ["1900-02-29T00:00:00Z", "1969", "", "-001-01-01T00:00:00Z", "+969-01-01T00:00:00Z", "ä"] {
+        for nonsense in [
+            "1900-02-29T00:00:00Z",
+            "1969",
+            "",
+            "-001-01-01T00:00:00Z",
+            "+969-01-01T00:00:00Z",
+            "ä",
+            "2030-01-01T00:00:00+02:00",
+        ] {
             assert!(instant(nonsense).is_err(), "{nonsense}");
         }
     }

@@ -99,6 +99,20 @@ fn a_schema_that_is_newer_is_called_newer() {
 }
 
 #[test]
+fn what_has_the_name_of_an_index_is_met_only_when_it_is_made_and_nothing_is_changed() {
+    let place = Place::empty("index_name");
+    place.run("CREATE SCHEMA {schema}; CREATE TABLE {schema}.live_ready ()");
+    assert_eq!(place.venturi(&["migrate", "--dry-run"]).code, 0, "as the page says");
+    let failed = place.venturi(&["migrate"]);
+    assert!(failed.code == 1 && failed.err.contains("live_ready"), "{}", failed.err);
+    place.run("DROP TABLE {schema}.live_ready");
+    let left = "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace('{schema}')";
+    assert_eq!(place.value::<i64>(left), 0);
+    assert_eq!(place.venturi(&["migrate", "--dry-run", "--json"]).json()["version"], 0);
+    assert_eq!(place.venturi(&["migrate"]).code, 0);
+}
+
+#[test]
 fn a_schema_that_lost_a_table_is_told_of_by_all_who_are_asked() {
     let place = Place::new("lost");
     place.run("DROP TABLE {schema}.live CASCADE");
