@@ -69,10 +69,8 @@ impl<'a> Way<'a> {
         let several = addresses.len() > 1;
         let mut faults = Vec::new();
         for address in addresses {
-            let opening = GuardedFuture::new(|| self.open_address(&address));
-            let opened = within(self.patience, async { Ok(opening.await) }).await;
-            let opened = opened.map_err(|late| unreachable(&late));
-            match opened.and_then(|it| it.unwrap_or_else(|panic| Err(Fault::client_panicked(&panic)))) {
+            let opened = within(self.patience, async { Ok(self.open_guarded(&address).await) }).await;
+            match opened.unwrap_or_else(|late| Err(unreachable(&late))) {
                 Ok(connection) => return Ok(connection),
                 Err(fault) if several => {
                     faults.push(Fault { message: format!("{address}: {}", fault.message), ..fault });
@@ -81,6 +79,12 @@ impl<'a> Way<'a> {
             }
         }
         Err(Fault::weightiest(faults))
+    }
+
+    /// TLS settings are the user's code.
+    async fn open_guarded(&self, address: &Address) -> Result<Connection, Fault> {
+        let opened = GuardedFuture::new(|| self.open_address(address)).await;
+        opened.unwrap_or_else(|panic| Err(Fault::client_panicked(&panic)))
     }
 
     async fn open_address(&self, address: &Address) -> Result<Connection, Fault> {

@@ -26,8 +26,8 @@ const DOING: &str = "migrating the schema";
 /// [`ErrorKind::Permission`](crate::ErrorKind::Permission) or [`ErrorKind::Config`](crate::ErrorKind::Config) when it
 /// refuses; [`ErrorKind::SchemaTooNew`](crate::ErrorKind::SchemaTooNew) when a later version has changed the schema in
 /// a way that this code can't work with; [`ErrorKind::SchemaDamaged`](crate::ErrorKind::SchemaDamaged) when tables, columns
-/// or functions are missing whose migrations are recorded, or there are some of these names and no migration is. Then nothing was changed, except when the connection was lost at the very
-/// end; calling it again is always safe.
+/// or functions are missing whose migrations are recorded, or there are some of these names and no migration is. Then
+/// nothing was changed, except when the connection was lost at the very end; calling it again is always safe.
 ///
 /// # Cancellation
 /// Dropped half-way, it closes the connection, and the server takes back what was done.
@@ -40,10 +40,15 @@ pub async fn migrate(database: &Database) -> Result<(), Error> {
     session.run(&lock(schema)).await.map_err(in_words)?;
     session.run(&bootstrap(schema)).await.map_err(in_words)?;
     let versions = session.versions(&applied(schema)).await.map_err(of_record)?;
-    for batch in plan(schema, &versions, &session.pieces(schema).await?)? {
-        session.run(&batch).await.map_err(in_words)?;
+    let mut pieces = session.pieces(schema).await?;
+    let batches = plan(schema, &versions, &pieces)?;
+    for batch in &batches {
+        session.run(batch).await.map_err(in_words)?;
     }
-    check_whole(&versions, &session.pieces(schema).await?)?;
+    if !batches.is_empty() {
+        pieces = session.pieces(schema).await?;
+    }
+    check_whole(&versions, &pieces)?;
     session.run("COMMIT").await.map_err(in_words)
 }
 

@@ -72,10 +72,15 @@ fn run(client: &mut Client, schema: &SchemaName, begin: &str) -> Result<(), Erro
         client.batch_execute(sql).map_err(failed)?;
     }
     let applied = applied(client, schema)?;
-    for sql in migration::plan(schema, &applied, &pieces(client, schema)?)? {
-        client.batch_execute(&sql).map_err(failed)?;
+    let mut there = pieces(client, schema)?;
+    let batches = migration::plan(schema, &applied, &there)?;
+    for sql in &batches {
+        client.batch_execute(sql).map_err(failed)?;
     }
-    migration::check_whole(&applied, &pieces(client, schema)?)?;
+    if !batches.is_empty() {
+        there = pieces(client, schema)?;
+    }
+    migration::check_whole(&applied, &there)?;
     client.batch_execute("COMMIT").map_err(failed)
 }
 

@@ -1,9 +1,9 @@
 //! The schema's versions: what to run, and which code works with which.
 //!
 //! A front-end sends, on one connection and in this order: `BEGIN`, [`lock`], [`bootstrap`], [`applied`] and [`inventory`]
-//! (whose rows are read), each batch of [`plan`], [`inventory`] again for [`check_whole`], `COMMIT`. All in one transaction,
-//! so that a crash half-way leaves nothing behind; and under a lock, so that runners who come together run each migration
-//! once.
+//! (whose rows are read), each batch of [`plan`], [`inventory`] again if there was any, for [`check_whole`], `COMMIT`. All in
+//! one transaction, so that a crash half-way leaves nothing behind; and under a lock, so that runners who come together run
+//! each migration once.
 #![deny(clippy::disallowed_methods)]
 
 use tokio_postgres::Row;

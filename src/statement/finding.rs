@@ -16,7 +16,7 @@ use crate::stats::{KindStats, PausedKind, Stats, WorkerClaims};
 use crate::{JobId, time};
 
 use super::inquiry::Inquiry;
-use super::reply::{ReadError, count, each, get, journal_entry, json, only, priority, run_id, unsigned};
+use super::reply::{ReadError, count, each, get, journal_entry, json, only, priority, run_id, status, unsigned};
 
 /// The answer to an inquiry.
 #[derive(Debug)]
@@ -303,8 +303,7 @@ fn requeued(row: &Row) -> Result<(i64, RequeueAnswer), ReadError> {
 }
 
 fn counted(row: &Row) -> Result<(JobStatus, u64), ReadError> {
-    let code: i16 = get(row, "status")?;
-    Ok((JobStatus::from_code(code).ok_or_else(|| ReadError::new(format!("status is {code}")))?, count(row, "jobs")?))
+    Ok((status(get(row, "status")?)?, count(row, "jobs")?))
 }
 
 fn deleted(row: &Row) -> Result<Deleted, ReadError> {

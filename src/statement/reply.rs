@@ -290,8 +290,8 @@ pub(super) fn recovered(rows: &[Row]) -> Result<Reply, ReadError> {
     Ok(Reply::Recovered(each(rows, read)?))
 }
 
-fn status(code: i16) -> Result<JobStatus, ReadError> {
-    JobStatus::from_code(code).ok_or_else(|| ReadError::new(format!("the status {code}")))
+pub(super) fn status(code: i16) -> Result<JobStatus, ReadError> {
+    JobStatus::from_code(code).ok_or_else(|| ReadError::new(format!("status is {code}")))
 }
 
 pub(super) fn promoted(rows: &[Row]) -> Result<Reply, ReadError> {
