@@ -20,8 +20,8 @@ const TARGET: &str = "venturi";
 ///
 /// Observers are called one after the other on a thread of their own, so a slow one delays no lease and no job. When
 /// 10,000 events wait, further ones are dropped but for the very last, and [`Event::Missed`] tells how many. A panic is
-/// logged, and the next event is told as if nothing had happened. A worker that stops, and a queue that is dropped, tell what waits first; a
-/// worker waits for that for 300 ms.
+/// logged, and the next event is told as if nothing had happened. A worker that stops, and a queue that is dropped, tell
+/// what waits first; a worker waits for that for 300 ms.
 ///
 /// ```
 /// use venturi::{Event, Observed};

@@ -47,9 +47,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 fn migrate(database: &Database, as_json: bool) -> Result<(), Failure> {
     let before = blocking::pending_migrations(database)?;
     blocking::migrate(database)?;
-    let after = blocking::pending_migrations(database)?;
-    let document = || json!({ "version": after.version, "applied": show::steps_json(&before.steps) });
-    print(as_json, document, || show::migrated(&before, &after))
+    let version = before.steps.last().map_or(before.version, |last| last.version);
+    let document = || json!({ "version": version, "applied": show::steps_json(&before.steps) });
+    print(as_json, document, || show::migrated(&before, version))
 }
 
 fn preview(database: &Database, as_json: bool) -> Result<(), Failure> {

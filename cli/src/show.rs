@@ -57,11 +57,10 @@ pub(crate) fn pending(pending: &PendingMigrations) -> String {
     format!("{}; these would be applied:{}", at_version(pending.version), steps(&pending.steps))
 }
 
-pub(crate) fn migrated(before: &PendingMigrations, after: &PendingMigrations) -> String {
+pub(crate) fn migrated(before: &PendingMigrations, version: i32) -> String {
     if before.steps.is_empty() {
-        return format!("{}: nothing to do", whole(after));
+        return format!("{}: nothing to do", whole(before));
     }
-    let version = after.version;
     let made = if before.version == 0 { "the tables are made" } else { "the schema is brought up to date" };
     format!("{made}; it was applied:{}\nthe schema has version {version}", steps(&before.steps))
 }
