@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) paused: Vec<String>,
     /// Of the sequence of ids, where this role may see it and there are jobs.
     pub(crate) numbers: Option<Numbers>,
+    /// Of the sequence of journal entries, as well.
+    pub(crate) entries: Option<Numbers>,
     pub(crate) commits: String,
     pub(crate) fsync: bool,
     /// Of the server, of this role and of this database, as far as each has a limit.
@@ -48,12 +50,12 @@ pub(crate) struct Taken {
     pub(crate) room: u64,
 }
 
-/// How far the ids are.
+/// How far the ids of a sequence are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     /// What the sequence gave last; `None`: nothing since it was restarted.
     pub(crate) last: Option<i64>,
-    /// Of all jobs.
+    /// Of those that have one.
     pub(crate) highest: i64,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::migration::latest;
 
-use super::facts::{Facts, Taken};
+use super::facts::{Facts, Numbers, Taken};
 use super::{Finding, Severity, found};
 
 /// A transaction of this age keeps thousands of dead entries in the way of claims at a usual rate.
@@ -89,7 +89,8 @@ fn storage(facts: &Facts) -> Vec<Finding> {
         let evidence = "autovacuum_enabled is off on the table `live`".to_owned();
         found(Severity::Error, "autovacuum_off_live", evidence, "ALTER TABLE … RESET (autovacuum_enabled).")
     });
-    [dead, bloat(facts), off, off_here, lazy(facts), behind(facts)].into_iter().flatten().collect()
+    let found = [dead, bloat(facts), off, off_here, lazy(facts)];
+    found.into_iter().chain(behind(facts)).flatten().collect()
 }
 
 fn bloat(facts: &Facts) -> Option<Finding> {
@@ -128,16 +129,21 @@ fn lazy(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Whether the sequence is going to give ids that jobs have.
-fn behind(facts: &Facts) -> Option<Finding> {
-    let numbers = facts.numbers.filter(|it| it.last.is_none_or(|last| last < it.highest))?;
-    let given = numbers
-        .last
-        .map_or_else(|| "has given no id since it was restarted".to_owned(), |last| format!("is at {last}"));
-    let evidence = format!("the sequence job_id {given}, and there are jobs up to id {}", numbers.highest);
-    let remedy = "SELECT setval('job_id', greatest((SELECT max(id) FROM live), (SELECT max(id) FROM finished))), in the \
-                  schema: an id that a job has is refused, or names two jobs.";
-    Some(found(Severity::Error, "sequence_behind", evidence, remedy))
+/// Whether the sequences are going to give ids that jobs or entries have.
+fn behind(facts: &Facts) -> [Option<Finding>; 2] {
+    let found = |numbers: Option<Numbers>, sequence, whose, remedy| {
+        let numbers = numbers.filter(|it| it.last.is_none_or(|last| last < it.highest))?;
+        let given = numbers
+            .last
+            .map_or_else(|| "has given no id since it was restarted".to_owned(), |last| format!("is at {last}"));
+        let evidence = format!("the sequence {sequence} {given}, and there are {whose} up to id {}", numbers.highest);
+        Some(found(Severity::Error, "sequence_behind", evidence, remedy))
+    };
+    let of_jobs = "SELECT setval('job_id', greatest((SELECT max(id) FROM live), (SELECT max(id) FROM finished))), in the \
+                   schema: an id that a job has is refused, or names two jobs.";
+    let of_entries = "SELECT setval(pg_get_serial_sequence('journal', 'id'), (SELECT max(id) FROM journal)), in the schema: \
+                      an entry whose id another of its job has is left out.";
+    [found(facts.numbers, "job_id", "jobs", of_jobs), found(facts.entries, "of the journal", "entries", of_entries)]
 }
 
 fn server(facts: &Facts, wall: SystemTime) -> Vec<Finding> {
@@ -207,7 +213,7 @@ mod tests {
     use crate::inventory::tests::whole;
     use crate::inventory::{Class, Piece};
 
-    use super::super::{Hearing, Numbers, findings};
+    use super::super::{Hearing, findings};
     use super::*;
 
     fn healthy() -> Facts {
@@ -235,6 +241,7 @@ mod tests {
             unserved: Vec::new(),
             paused: Vec::new(),
             numbers: Some(Numbers { last: Some(7), highest: 7 }),
+            entries: Some(Numbers { last: Some(9), highest: 9 }),
             commits: "on".to_owned(),
             fsync: true,
             connections: vec![Taken { whose: "the server", taken: 10, room: 97 }],
@@ -303,6 +310,8 @@ mod tests {
         assert_eq!(codes(Some(Numbers { last: Some(6), highest: 7 })), ["sequence_behind"]);
         assert_eq!(codes(Some(Numbers { last: None, highest: 7 })), ["sequence_behind"]);
         assert_eq!(codes(None), Vec::<&str>::new());
+        let entries = Some(Numbers { last: Some(8), highest: 9 });
+        assert_eq!(of(&Facts { entries, ..healthy() }, healthy().at)[0].code, "sequence_behind");
     }
 
     #[test]

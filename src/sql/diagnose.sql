@@ -1,6 +1,6 @@
 -- diagnose: what the server shows of the state that it and the queue are in.
 -- Rows: one, its columns as the facts of src/doctor.rs.
--- Locks: none.  Index: live_ready, live_scheduled, live_lease, finished_age, live_pkey, finished_pkey.  For an operator's call, not for a loop.
+-- Locks: none.  Index: live_ready, live_scheduled, live_lease, finished_age, live_pkey, finished_pkey, journal_pkey.  For an operator's call, not for a loop.
 -- Every view here can be read by everybody; what other users' sessions do is hidden without pg_read_all_stats, and counted.
 SELECT now() AS at,
   (SELECT max(m.version) FROM {schema}.migration m) AS version,
@@ -42,6 +42,10 @@ SELECT now() AS at,
   coalesce(q.readable, false) AS sequence_readable,
   CASE WHEN q.readable THEN pg_catalog.pg_sequence_last_value(q.seqrelid) END AS sequence_last,
   greatest((SELECT max(l.id) FROM {schema}.live l), (SELECT max(f.id) FROM {schema}.finished f)) AS highest,
+  coalesce(e.readable, false) AS journal_readable,
+  CASE WHEN e.readable THEN pg_catalog.pg_sequence_last_value(e.seqrelid) END AS journal_last,
+  -- Of the newest jobs: there is no index for all.
+  (SELECT max(n.id) FROM (SELECT j.id FROM {schema}.journal j ORDER BY j.job_id DESC LIMIT 1000) n) AS journal_highest,
   current_setting('synchronous_commit') AS commits, current_setting('fsync')::bool AS fsync,
   w.connections, w.role_connections, w.database_connections,
   (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
@@ -66,6 +70,10 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
   SELECT s.seqrelid, pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS readable
   FROM pg_catalog.pg_sequence s WHERE s.seqrelid = pg_catalog.to_regclass(E'{schema_in_text}.job_id')) q ON true
+LEFT JOIN LATERAL (
+  SELECT s.seqrelid, pg_catalog.has_sequence_privilege(s.seqrelid, 'USAGE, SELECT') AS readable
+  FROM pg_catalog.pg_sequence s
+  WHERE s.seqrelid = pg_catalog.to_regclass(pg_catalog.pg_get_serial_sequence(E'{schema_in_text}.journal', 'id'))) e ON true
 -- Of whom nothing else is shown, the type of a session is neither.
 CROSS JOIN LATERAL (
   SELECT count(*) AS connections,

@@ -238,16 +238,17 @@ fn facts(row: &Row) -> Result<Facts, ReadError> {
         expired: count(row, "expired")?,
         unserved: get(row, "unserved")?,
         paused: get(row, "paused")?,
-        numbers: numbers(row)?,
+        numbers: numbers(row, ["sequence_readable", "sequence_last", "highest"])?,
+        entries: numbers(row, ["journal_readable", "journal_last", "journal_highest"])?,
         commits: get(row, "commits")?,
         fsync: get(row, "fsync")?,
         connections: connections(row)?,
     })
 }
 
-fn numbers(row: &Row) -> Result<Option<Numbers>, ReadError> {
+fn numbers(row: &Row, [readable, last, highest]: [&str; 3]) -> Result<Option<Numbers>, ReadError> {
     let (readable, last, highest): (bool, Option<i64>, Option<i64>) =
-        (get(row, "sequence_readable")?, get(row, "sequence_last")?, get(row, "highest")?);
+        (get(row, readable)?, get(row, last)?, get(row, highest)?);
     Ok(highest.filter(|_| readable).map(|highest| Numbers { last, highest }))
 }
 

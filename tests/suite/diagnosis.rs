@@ -180,6 +180,13 @@ pub(crate) fn the_doctor_finds_that_ids_will_be_given_again(front: &dyn Front) {
     assert_eq!(found_by(&*reader, "sequence_behind"), None, "who may not see the sequence is told all else");
     stage.place.run("SELECT setval('job_id', greatest((SELECT max(id) FROM live), (SELECT max(id) FROM finished)))");
     assert_eq!(found(&stage, "sequence_behind"), None, "as the remedy says");
+    let entry = "INSERT INTO journal (job_id, run_no, event) VALUES (1, 0, 11)";
+    stage.place.run(&format!("{entry}; {entry}"));
+    assert_eq!(found(&stage, "sequence_behind"), None);
+    stage.place.run("SELECT setval(pg_get_serial_sequence('journal', 'id'), 1)");
+    assert!(error(&stage, "sequence_behind").ends_with("of the journal is at 1, and there are entries up to id 2"));
+    stage.place.run("SELECT setval(pg_get_serial_sequence('journal', 'id'), (SELECT max(id) FROM journal))");
+    assert_eq!(found(&stage, "sequence_behind"), None, "as the remedy says");
     assert_eq!(found(&stage, "schema_changed"), None);
     stage.place.run("ALTER SEQUENCE job_id MINVALUE -10 MAXVALUE 1000 INCREMENT -1 CYCLE CACHE 5");
     let evidence = error(&stage, "schema_changed");
