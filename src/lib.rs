@@ -39,6 +39,7 @@ mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handler;
+mod interest;
 mod inventory;
 mod job;
 mod job_info;

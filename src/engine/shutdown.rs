@@ -226,7 +226,7 @@ impl Engine {
     fn has_business(&self) -> bool {
         let claiming = matches!(self.work.purpose(), Some(Purpose::Exchange(_)));
         let announcing = self.watch.is_up()
-            && (self.watching.has_announcements() || matches!(self.watch.purpose(), Some(Purpose::Notify)));
+            && (self.watching.has_announcements() || matches!(self.watch.purpose(), Some(Purpose::Notify(_))));
         !self.runs.is_empty() || !self.settling.is_empty() || claiming || self.leases.in_doubt() || announcing
     }
 }

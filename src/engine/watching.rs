@@ -1,4 +1,9 @@
 //! The watch link: listening, renewing, and telling other workers about rows that became claimable.
+//!
+//! Interest, LISTEN, look: in this order a job is either seen by the look, or whoever has stored it sees the interest and
+//! tells of it (`src/interest.rs`). The first two are said on each connection anew. A refused interest, such as for want
+//! of shared memory, keeps the worker from nothing: it listens all the same, hears what is told for others or for
+//! everybody, finds the rest when it polls, and tries again; then it looks once more.
 #![deny(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -6,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::purpose::Purpose;
 use super::{Engine, Link, Output};
+use crate::interest;
 use crate::notification::{self, Kinds};
-use crate::statement::{Ending, Settlement, Statement};
+use crate::statement::{Ending, Notify, Settlement, Statement};
 use crate::time::{later, seconds, sooner};
 
 /// How long the watch link may be silent before it is asked for a sign of life. A hung server or a network that drops
@@ -17,9 +23,14 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How many of our own notifications are remembered, to know them when they come back.
 const REMEMBERED: usize = 64;
 
+/// How long after a refused interest it is said again. What else the link has to do waits as long for each attempt.
+const INTEREST_AGAIN: Duration = Duration::from_secs(1);
+
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     check: Check,
+    /// When to say what this worker listens for; nothing: it is said, or there is nothing to say.
+    interest_at: Option<Instant>,
     listening: bool,
     /// When the silence of the link has lasted too long.
     pulse_at: Option<Instant>,
@@ -61,9 +72,8 @@ impl Watching {
         self.listening = false;
     }
 
-    /// A lost hint is worth no retry of its own: whoever listens polls as well. But the next one shall say all.
-    pub(super) fn announcement_failed(&mut self) {
-        self.everything = true;
+    pub(super) fn uninterested(&mut self, now: Instant) {
+        self.interest_at = Some(later(now, INTEREST_AGAIN));
     }
 
     pub(super) fn announce_no_more(&mut self) {
@@ -77,24 +87,25 @@ impl Watching {
     }
 
     /// The next notification to send.
-    fn announcement(&mut self, now: Instant) -> Option<String> {
-        let payload = if std::mem::take(&mut self.everything) {
+    fn announcement(&mut self, now: Instant, channel: &str) -> Option<Notify> {
+        let tell = |kinds: &[&str], due_in| Notify::new(channel, kinds, due_in, &[]);
+        let notify = if std::mem::take(&mut self.everything) {
             self.ready.clear();
             self.due.clear();
-            notification::encode(&[], Duration::ZERO)
+            tell(&[], Duration::ZERO)
         } else if !self.ready.is_empty() {
             let kinds = std::mem::take(&mut self.ready);
-            notification::encode(&borrowed(kinds.iter()), Duration::ZERO)
+            tell(&borrowed(kinds.iter()), Duration::ZERO)
         } else {
             let due = std::mem::take(&mut self.due);
             let soonest = due.values().min()?;
-            notification::encode(&borrowed(due.keys()), soonest.saturating_duration_since(now))
+            tell(&borrowed(due.keys()), soonest.saturating_duration_since(now))
         };
-        self.echoes.push_back(payload.clone());
+        self.echoes.push_back(notify.payload.clone());
         if self.echoes.len() > REMEMBERED {
             self.echoes.pop_front();
         }
-        Some(payload)
+        Some(notify)
     }
 
     /// Whether this is a notification of ours that comes back.
@@ -111,13 +122,26 @@ fn borrowed<'a>(kinds: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
 impl Engine {
     pub(super) fn watching_again(&mut self, now: Instant) {
         self.watching.pulse_at = Some(later(now, SILENCE));
+        self.watching.interest_at = self.rules.listen.then_some(now);
         self.watching.listening = false;
         self.watching.echoes.clear();
     }
 
-    /// LISTEN is in force: what was notified before it was missed, so look now.
+    /// LISTEN is in force.
     pub(super) fn listening(&mut self) {
         self.watching.listening = true;
+        self.look_for_what_was_missed();
+    }
+
+    /// From here on this worker is told of its kinds. If it listens already, its interest was refused before.
+    pub(super) fn interested(&mut self) {
+        if self.watching.listening {
+            self.look_for_what_was_missed();
+        }
+    }
+
+    /// What was notified before was not heard, and what nobody seemed to wait for was not notified.
+    fn look_for_what_was_missed(&mut self) {
         self.claiming.doubt();
         self.look_for_cancellations();
     }
@@ -144,6 +168,20 @@ impl Engine {
         } else {
             self.claiming.due_at(later(now, news.due_in));
         }
+    }
+
+    /// No other worker was interested in this notification, so it does not come back.
+    pub(super) fn told_nobody(&mut self, now: Instant, payload: &str) {
+        if !self.watching.is_echo(payload) {
+            // An equal one, of somebody else's, was taken for it.
+            self.notified(now, payload);
+        }
+    }
+
+    /// A lost hint is worth no retry of its own: whoever listens polls as well. But the next one shall say all.
+    pub(super) fn announcement_failed(&mut self, now: Instant, payload: &str) {
+        self.told_nobody(now, payload);
+        self.watching.everything = true;
     }
 
     /// Tells others, and this worker itself, about a job that its settlement put back.
@@ -205,15 +243,19 @@ impl Engine {
         if let Some(renewal) = self.renewal_due(now, Link::Watch) {
             return Some(renewal);
         }
+        if self.watching.interest_at.take_if(|at| *at <= now).is_some() {
+            let keys = interest::of_worker(&self.rules.channel, &self.all_kinds());
+            return Some((Statement::Interest(keys), Purpose::Interest));
+        }
         if self.rules.listen && !self.watching.listening {
             return Some((Statement::Listen, Purpose::Listen));
         }
         if let Some(look) = self.next_cancellations(now) {
             return Some(look);
         }
-        if let Some(payload) = self.watching.announcement(now) {
-            let channel = self.rules.channel.clone();
-            return Some((Statement::Notify { channel, payload }, Purpose::Notify));
+        if let Some(notify) = self.watching.announcement(now, &self.rules.channel) {
+            let purpose = Purpose::Notify(notify.payload.clone());
+            return Some((Statement::Notify(notify), purpose));
         }
         if let Some(sweep) = self.next_sweep(now) {
             return Some(sweep);
@@ -229,6 +271,7 @@ impl Engine {
         }
         let sweep = self.sweeping.deadline().filter(|_| self.is_running());
         let look = sooner(self.cancelling.deadline(), sweep);
+        let look = sooner(look, self.watching.interest_at);
         let idle = sooner(self.watching.pulse_at, look).filter(|_| self.watch.is_idle());
         sooner(self.watch.deadline(), idle)
     }

@@ -111,9 +111,10 @@ impl Engine {
             Purpose::Promote => self.claiming.promote_again(),
             Purpose::Survey => self.claiming.survey_again(),
             Purpose::Held => self.reconcile(now),
+            Purpose::Interest => self.watching.uninterested(now),
             Purpose::Listen => self.watching.unlistened(),
             Purpose::Renew(_) => self.renewal_failed(now),
-            Purpose::Notify => self.watching.announcement_failed(),
+            Purpose::Notify(payload) => self.announcement_failed(now, &payload),
             Purpose::Ask(id, ask) => self.ask_failed(id, ask, fault),
             Purpose::Cancellations(runs) => self.cancellations_failed(&runs),
             Purpose::Sweep => self.sweep_failed(now),
@@ -140,8 +141,10 @@ impl Engine {
             (Purpose::Survey, Reply::Survey(reply)) => self.surveyed(now, &reply),
             (Purpose::Held, Reply::Held(held)) => self.reconciled(now, &held),
             (Purpose::Renew(asked), Reply::Renewed(renewed)) => self.renewed(now, &asked, &renewed),
+            (Purpose::Interest, Reply::Done) => self.interested(),
             (Purpose::Listen, Reply::Done) => self.listening(),
-            (Purpose::Notify, Reply::Done) | (Purpose::Pulse, Reply::Version { .. }) => {}
+            (Purpose::Notify(_), Reply::Notified(true)) | (Purpose::Pulse, Reply::Version { .. }) => {}
+            (Purpose::Notify(payload), Reply::Notified(false)) => self.told_nobody(now, &payload),
             (Purpose::Ask(_, ask), reply) => self.ask_answered(ask, reply),
             (Purpose::Cancellations(_), Reply::Inquiry(Finding::Cancellations(runs))) => self.cancel_runs(&runs),
             (Purpose::Sweep, Reply::Inquiry(Finding::Deleted(deleted))) => self.swept(now, deleted),

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use crate::notification;
-use crate::statement::Statement;
+use crate::statement::{Notify, Statement};
 use crate::time::seconds;
 
 use super::Producer;
@@ -20,8 +19,7 @@ impl Producer {
         kinds.extend(std::mem::take(&mut self.due).into_keys());
         let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
         let cancelled: Vec<i64> = std::mem::take(&mut self.cancelled).into_iter().collect();
-        let payload = notification::encode_all(&kinds, due_in, &cancelled);
-        Statement::Notify { channel: self.channel.clone(), payload }
+        Statement::Notify(Notify::new(&self.channel, &kinds, due_in, &cancelled))
     }
 
     /// Answers, once workers have been told if there is anything to tell.

@@ -188,7 +188,7 @@ fn a_call_is_answered_when_its_notification_has_been_sent() {
     desk.enqueue(1, 0.0);
     desk.store();
     assert!(desk.answers.is_empty());
-    assert!(matches!(desk.sent(), Statement::Notify { payload, .. } if payload == "v1;a;0"));
+    assert!(matches!(desk.sent(), Statement::Notify(notify) if notify.payload == "v1;a;0"));
     desk.reply(Reply::Done);
     assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Enqueued(vec![1]));
 }
@@ -210,7 +210,7 @@ fn a_scheduled_job_is_announced_with_its_time() {
     let mut desk = Desk::ready();
     desk.enqueue(1, 1.5);
     desk.store();
-    assert!(matches!(desk.sent(), Statement::Notify { payload, .. } if payload == "v1;a;1500"));
+    assert!(matches!(desk.sent(), Statement::Notify(notify) if notify.payload == "v1;a;1500"));
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn many_rows_are_copied_under_numbers_that_were_reserved() {
     desk.enqueue_many(1, COPY_FROM);
     desk.reserve();
     desk.copy();
-    assert!(matches!(desk.sent(), Statement::Notify { .. }));
+    assert!(matches!(desk.sent(), Statement::Notify(_)));
     desk.reply(Reply::Done);
     let Response::Enqueued(ids) = desk.answers[&1].as_ref().unwrap() else { panic!() };
     assert_eq!((ids.len(), ids[0], ids.is_sorted()), (COPY_FROM, 1, true));
@@ -538,7 +538,7 @@ fn cancelled(answer: CancelAnswer) -> Reply {
 
 fn notified(desk: &Desk) -> &str {
     match desk.sent() {
-        Statement::Notify { payload, .. } => payload,
+        Statement::Notify(notify) => &notify.payload,
         other => panic!("{other:?}"),
     }
 }

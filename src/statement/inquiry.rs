@@ -27,7 +27,7 @@ pub(crate) enum Inquiry {
     Diagnose,
     Inventory,
     BackendAge,
-    /// Tells whoever listens.
+    /// Tells whoever listens, whatever they are interested in.
     Announce {
         channel: String,
         text: String,
@@ -92,7 +92,9 @@ impl Inquiry {
             Self::Diagnose => (Text::Diagnose, Vec::new()),
             Self::Inventory => (Text::Inventory, inventory()),
             Self::BackendAge => (Text::BackendAge, Vec::new()),
-            Self::Announce { channel, text } => (Text::Notify, vec![param(channel), param(text)]),
+            Self::Announce { channel, text } => {
+                (Text::Notify, vec![param(channel), param(text), param(Vec::<i64>::new())])
+            }
             Self::Cancel(touch) => (Text::Cancel, cancel(touch)),
             Self::Requeue(touch) => return requeue(touch),
             Self::PauseKind(kind) => (Text::PauseKind, vec![param(kind)]),

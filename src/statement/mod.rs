@@ -27,8 +27,8 @@ pub(crate) use reply::{
     ClaimReply, Malformed, NewId, Numbers, ReadError, Recovered, Reply, Settled, StaleRow, SurveyReply,
 };
 pub(crate) use request::{
-    Bounds, Checkpoint, Claim, Complete, Ending, Enqueue, Held, History, NewJob, NewJobs, Promote, Recover, Recovery,
-    Renew, Settle, Settlement, Stale, Survey,
+    Bounds, Checkpoint, Claim, Complete, Ending, Enqueue, Held, History, NewJob, NewJobs, Notify, Promote, Recover,
+    Recovery, Renew, Settle, Settlement, Stale, Survey,
 };
 pub(crate) use session::{Attempts, IS_READ_ONLY, SESSION, begin, trial};
 pub(crate) use text::{Text, Texts, render};
@@ -63,12 +63,11 @@ pub(crate) enum Statement {
     Copy(CopyJobs),
     Checkpoint(Checkpoint),
     History(History),
-    Notify {
-        channel: String,
-        payload: String,
-    },
+    Notify(Notify),
     Inquiry(Inquiry),
     Check,
+    /// The keys of what this session listens for.
+    Interest(Vec<i64>),
     Listen,
 }
 
@@ -96,11 +95,10 @@ impl Statement {
             Self::Copy(copy) => copy.commands(),
             Self::Checkpoint(checkpoint) => one(Text::Checkpoint, checkpoint.params()),
             Self::History(history) => one(Text::History, history.params()),
-            Self::Notify { channel, payload } => {
-                one(Text::Notify, vec![Box::new(channel.clone()), Box::new(payload.clone())])
-            }
+            Self::Notify(notify) => one(Text::Notify, notify.params()),
             Self::Inquiry(inquiry) => inquiry.commands(),
             Self::Check => one(Text::Check, Vec::new()),
+            Self::Interest(keys) => one(Text::Interest, vec![Box::new(keys)]),
             Self::Listen => one(Text::Listen, Vec::new()),
         }
     }
@@ -120,9 +118,10 @@ impl Statement {
             return Err(ReadError::new(format!("{} results of one command", results.len())));
         };
         match self {
-            Self::Exchange { .. } | Self::Copy(_) | Self::Inquiry(_) | Self::Notify { .. } | Self::Listen => {
+            Self::Exchange { .. } | Self::Copy(_) | Self::Inquiry(_) | Self::Interest(_) | Self::Listen => {
                 Ok(Reply::Done)
             }
+            Self::Notify(_) => reply::notified(rows),
             Self::Stale(_) => Ok(reply::stale(rows)),
             Self::Recover(_) => reply::recovered(rows),
             Self::Promote(_) => reply::promoted(rows),
@@ -158,9 +157,10 @@ impl Statement {
             Self::Copy(_) => "copy",
             Self::Checkpoint(_) => "checkpoint",
             Self::History(_) => "history",
-            Self::Notify { .. } => "notify",
+            Self::Notify(_) => "notify",
             Self::Inquiry(inquiry) => inquiry.name(),
             Self::Check => "check",
+            Self::Interest(_) => "interest",
             Self::Listen => "listen",
         }
     }

@@ -32,6 +32,8 @@ pub(crate) enum Reply {
     Completed(Settled),
     /// Whether a setting was as expected, and was changed.
     Changed(bool),
+    /// Whether anybody was told; else nobody was interested.
+    Notified(bool),
     /// Oldest first.
     History(Vec<JournalEntry>),
     Recovered(Vec<Recovered>),
@@ -361,6 +363,10 @@ pub(super) fn journal_entry(row: &Row) -> Result<JournalEntry, ReadError> {
         note: get(row, "note")?,
         attachment: json(row, "attachment")?,
     })
+}
+
+pub(super) fn notified(rows: &[Row]) -> Result<Reply, ReadError> {
+    Ok(Reply::Notified(get(only(rows)?, "told")?))
 }
 
 pub(super) fn version(rows: &[Row]) -> Result<Reply, ReadError> {

@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio_postgres::types::Json as AsJson;
 
 use crate::job::{Json, RunId};
 use crate::limits::MAX_DELAY;
-use crate::{Priority, notification};
+use crate::{Priority, interest, notification};
 
 use super::param::Stamp;
 use super::{Param, Parameter, Text};
@@ -335,6 +335,28 @@ impl Renew {
             column(&rows, |(id, _)| id.run),
             column(&rows, |(_, lease)| seconds(*lease)),
         ]
+    }
+}
+
+/// What workers are told.
+#[derive(Clone, Debug)]
+pub(crate) struct Notify {
+    pub(crate) channel: String,
+    pub(crate) payload: String,
+    /// Of those whom it concerns; none: everybody.
+    pub(crate) keys: Vec<i64>,
+}
+
+impl Notify {
+    /// That jobs of these kinds (none: of any) become claimable after `due_in`, and that these running ones shall end,
+    /// whose kinds nobody here knows.
+    pub(crate) fn new(channel: &str, kinds: &[&str], due_in: Duration, cancelled: &[i64]) -> Self {
+        let keys = if cancelled.is_empty() { interest::in_news_of(channel, kinds) } else { Vec::new() };
+        Self { channel: channel.to_owned(), payload: notification::encode_all(kinds, due_in, cancelled), keys }
+    }
+
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
+        vec![Box::new(&self.channel), Box::new(&self.payload), Box::new(&self.keys)]
     }
 }
 

@@ -20,6 +20,7 @@ mod finding;
 mod migrating;
 mod model;
 mod nonsense;
+mod notifying;
 mod plans;
 mod recovering;
 mod renewing;

@@ -36,6 +36,7 @@ pub(crate) enum Text {
     History,
     Notify,
     Check,
+    Interest,
     Listen,
     Job,
     Find,
@@ -58,7 +59,7 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 45] = [
+    pub(crate) const ALL: [Self; 46] = [
         Self::Claim,
         Self::ClaimFrom,
         Self::Relax,
@@ -86,6 +87,7 @@ impl Text {
         Self::History,
         Self::Notify,
         Self::Check,
+        Self::Interest,
         Self::Listen,
         Self::Job,
         Self::Find,
@@ -135,6 +137,7 @@ impl Text {
             Self::History => "history",
             Self::Notify => "notify",
             Self::Check => "check",
+            Self::Interest => "interest",
             Self::Listen => "listen",
             Self::Job => "job",
             Self::Find => "find",
@@ -190,6 +193,7 @@ impl Text {
             Self::History => include_str!("../sql/history.sql"),
             Self::Notify => include_str!("../sql/notify.sql"),
             Self::Check => include_str!("../sql/check.sql"),
+            Self::Interest => include_str!("../sql/interest.sql"),
             Self::Listen => include_str!("../sql/listen.sql"),
             Self::Job => include_str!("../sql/job.sql"),
             Self::Find => include_str!("../sql/find.sql"),

@@ -9,6 +9,7 @@ mod contract_trouble;
 mod control;
 pub(crate) mod dice;
 pub(crate) mod failure;
+mod interest;
 mod measuring;
 mod parting;
 mod reliability;

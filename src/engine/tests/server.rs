@@ -87,7 +87,6 @@ pub(crate) struct Server {
     pub(crate) discarded: BTreeSet<i64>,
     pub(crate) paused_kinds: BTreeSet<String>,
     pub(crate) claims: Vec<(Duration, RunId, String, Priority)>,
-    pub(crate) notifications: Vec<String>,
     /// How many seconds a claim looks that begins at the beginning.
     pub(crate) full_look: f64,
     /// Seconds of one from the marks.
@@ -191,16 +190,14 @@ impl Server {
             Statement::EnqueueKeyed(keyed) => {
                 Reply::Keyed(keyed.rows.iter().map(|job| self.enqueue_keyed(job)).collect())
             }
-            Statement::Notify { payload, .. } => {
-                self.notifications.push(payload.clone());
-                Reply::Done
-            }
             Statement::Inquiry(inquiry) => Reply::Inquiry(self.inquire(inquiry)),
             Statement::Check => {
                 let version = crate::migration::latest();
                 Reply::Version { version, compatible_from: 1 }
             }
-            Statement::Listen => Reply::Done,
+            // Who hears is the world's to say.
+            Statement::Notify(_) => Reply::Notified(true),
+            Statement::Interest(_) | Statement::Listen => Reply::Done,
             Statement::Reserve(count) => Reply::Reserved(self.reserve(*count)),
             Statement::Copy(copy) => Reply::Enqueued(self.copy(copy)),
         }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod clock;
+mod ear;
 mod handlers;
 mod mishaps;
 
@@ -26,6 +27,7 @@ use crate::{Backoff, Priority};
 
 use audit::Audit;
 pub(super) use clock::Clock;
+use ear::Ear;
 pub(super) use handlers::Behaviour;
 use handlers::Handler;
 pub(super) use mishaps::{Mishap, Mishaps};
@@ -90,6 +92,7 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) engine: Option<Engine>,
     connected: BTreeMap<Link, u64>,
+    ear: Ear,
     handlers: BTreeMap<RunId, Handler>,
     blocking: BTreeSet<usize>,
     /// Runs whose blocking handlers have started.
@@ -134,6 +137,10 @@ pub(super) struct World {
     pub(super) hung: bool,
     /// Somebody holds a lock on the table: what writes is refused after the lock's time-out.
     pub(super) locked: bool,
+    /// It is out of memory for locks: no interest is taken.
+    pub(super) refuses_interest: bool,
+    /// How many notifications were sent.
+    pub(super) notified: usize,
     /// Workers that come from here on do not listen for notifications.
     pub(super) deaf: bool,
     /// Nodes that cannot connect although the server is up.
@@ -168,6 +175,8 @@ impl World {
             server_up: true,
             hung: false,
             locked: false,
+            refuses_interest: false,
+            notified: 0,
             deaf: false,
             unreachable: BTreeSet::new(),
             nodes: Vec::new(),
@@ -213,6 +222,7 @@ impl World {
             name: name.clone(),
             engine: None,
             connected: BTreeMap::new(),
+            ear: Ear::default(),
             handlers: BTreeMap::new(),
             blocking: kinds.iter().enumerate().filter(|(_, rule)| rule.blocking).map(|(index, _)| index).collect(),
             threads: BTreeSet::new(),
@@ -231,7 +241,7 @@ impl World {
             paused: false,
             backlog: Vec::new(),
         };
-        let (channel, listen) = ("venturi".to_owned(), !self.deaf);
+        let (channel, listen) = (ear::CHANNEL.to_owned(), !self.deaf);
         let rules = Rules { config, kinds, worker: name.into(), channel, listen, seed };
         self.nodes.push(node);
         self.nodes[index].engine = Some(Engine::new(rules, self.now(index)));
@@ -444,7 +454,8 @@ impl World {
             _ if self.chance(self.faults.slow) => ms(self.random(3_000)),
             _ => Duration::ZERO,
         };
-        if matches!(mishap, Some(Mishap::Refused)) || self.chance(self.faults.refused) {
+        let no_room = self.refuses_interest && matches!(statement, Statement::Interest(_));
+        if no_room || matches!(mishap, Some(Mishap::Refused)) || self.chance(self.faults.refused) {
             self.schedule(TRIP + slow, Happening::Tell(node, Input::Reply(id, Err(refused()))));
             return;
         }
@@ -476,8 +487,7 @@ impl World {
         }
         self.assert_released_jobs_rest(node, statement);
         // A statement that the server has got is executed even if the connection is gone by then.
-        let reply = self.server.execute(statement);
-        self.notify(statement);
+        let reply = self.heed(node, epoch, statement).unwrap_or_else(|| self.server.execute(statement));
         if self.nodes[node].connected.get(&link) != Some(&epoch) {
             return;
         }
@@ -489,27 +499,10 @@ impl World {
         self.schedule(TRIP / 2, Happening::Tell(node, Input::Reply(id, Ok(reply))));
     }
 
-    fn notify(&mut self, statement: &Statement) {
-        if let Statement::Notify { payload, .. } = statement {
-            self.broadcast(payload);
-        }
-    }
-
-    pub(super) fn broadcast(&mut self, payload: &str) {
-        for node in 0..self.nodes.len() {
-            let listening = !self.deaf && self.nodes[node].connected.contains_key(&Link::Watch);
-            if listening && !self.chance(self.faults.notification_lost) {
-                if let Some(late) = self.mishaps.of_notification(node) {
-                    self.schedule(TRIP + late, Happening::Tell(node, Input::Notified(payload.to_owned())));
-                }
-            }
-        }
-    }
-
     /// A producer's enqueue with its notification.
     pub(super) fn enqueue(&mut self, kind: &'static str, priority: Priority, delay: Duration) -> i64 {
         let id = self.server.enqueue(kind, priority, delay);
-        self.broadcast(&crate::notification::encode(&[kind], delay));
+        self.announce(kind, delay);
         id
     }
 
@@ -525,7 +518,7 @@ impl World {
         for _ in 0..count {
             self.server.enqueue(kind, Priority::Normal, Duration::ZERO);
         }
-        self.broadcast(&crate::notification::encode(&[kind], Duration::ZERO));
+        self.announce(kind, Duration::ZERO);
     }
 
     /// Tells a worker to stop and waits until it has: the time that it took, and its report.
@@ -621,8 +614,9 @@ fn writes(statement: &Statement) -> bool {
             | Statement::Held(_)
             | Statement::History(_)
             | Statement::Inquiry(_)
+            | Statement::Interest(_)
             | Statement::Listen
-            | Statement::Notify { .. }
+            | Statement::Notify(_)
     )
 }
 

@@ -43,7 +43,7 @@ impl Desk {
     }
 
     fn notified(&mut self) {
-        assert!(matches!(self.sent(), Statement::Notify { .. }));
+        assert!(matches!(self.sent(), Statement::Notify(_)));
         self.reply(Reply::Done);
     }
 }

@@ -196,20 +196,6 @@ fn the_tables_refuse_what_no_statement_writes() {
     }
 }
 
-#[test]
-fn a_notification_reaches_those_who_listen_to_the_schema() {
-    let mut db = Db::new();
-    let mut listener = session();
-    let texts = db.texts.clone();
-    assert!(matches!(ask(&mut listener, &texts, &Statement::Listen), Reply::Done));
-    let notify = Statement::Notify { channel: db.schema.as_str().to_owned(), payload: "hello".into() };
-    assert!(matches!(db.ask(&notify), Reply::Done));
-    let mut notifications = listener.notifications();
-    let mut arrived = notifications.timeout_iter(Duration::from_secs(10));
-    let notification = postgres::fallible_iterator::FallibleIterator::next(&mut arrived).unwrap().unwrap();
-    assert_eq!((notification.channel(), notification.payload()), (db.schema.as_str(), "hello"));
-}
-
 /// What workers hear when this is stored in a transaction of the caller's.
 fn heard(db: &mut Db, rows: Vec<NewJob>) -> Vec<String> {
     let inside =

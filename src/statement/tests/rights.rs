@@ -51,7 +51,7 @@ fn produce(db: &mut Db) -> i64 {
         let replace = Stance { decision: Decision::Replace, expected: "*".into() };
         db.ask(&keyed(payload, Some(replace)));
     }
-    db.ask(&Statement::Notify { channel: db.schema.as_str().to_owned(), payload: "v1;a;0".into() });
+    db.ask(&Statement::Notify(Notify::new(db.schema.as_str(), &["a"], std::time::Duration::ZERO, &[])));
     id
 }
 
@@ -136,6 +136,7 @@ fn a_worker_needs_no_more_than_the_page_says() {
     db.enqueue(vec![NewJob { delay: 1_000.0, ..job("b") }]);
     become_role(&mut db, "worker", &["worker"]);
     db.ask(&Statement::Check);
+    db.ask(&Statement::Interest(vec![1]));
     db.ask(&Statement::Listen);
     db.ask(&Statement::Survey(survey_of(&["a", "b"], ME)));
     db.ask(&Statement::Promote(Promote { kinds: vec!["a", "b"], look_back: ALWAYS, most: 10 }));

@@ -1,6 +1,7 @@
 //! That texts, files and parameters belong together.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tokio_postgres::types::private::BytesMut;
 
@@ -47,8 +48,9 @@ fn samples() -> Vec<Statement> {
         }),
         Statement::Checkpoint(Checkpoint { worker: ME.into(), id, carry: json("1") }),
         Statement::History(History { job: 1, most: 1 }),
-        Statement::Notify { channel: "c".into(), payload: "p".into() },
+        Statement::Notify(Notify::new("c", &["a"], Duration::ZERO, &[])),
         Statement::Check,
+        Statement::Interest(vec![1, 2]),
         Statement::Listen,
     ]
     .into_iter()

@@ -215,7 +215,7 @@ fn enqueued(world: &mut World, cast: &Rc<RefCell<Cast>>, job: Job, id: i64, tell
     let mut cast = cast.borrow_mut();
     cast.jobs.insert(job.job, id);
     if tell {
-        world.broadcast(&crate::notification::encode(&[job.kind()], job.delay()));
+        world.announce(job.kind(), job.delay());
     }
     cast.plays.entry(id).or_insert(job);
 }
@@ -286,13 +286,13 @@ fn requeue(world: &mut World, id: i64) {
     let Reply::Inquiry(Finding::Requeued(answers)) = world.server.execute(&Statement::Inquiry(requeue)) else { return };
     if let [(_, RequeueAnswer::Requeued(kind))] = &answers[..] {
         world.count("jobs requeued");
-        world.broadcast(&crate::notification::encode(&[kind], Duration::ZERO));
+        world.announce(kind, Duration::ZERO);
     }
 }
 
 fn resume(world: &mut World, slow: bool) {
     if world.server.paused_kinds.remove(kind_of(slow)) {
-        world.broadcast(&crate::notification::encode(&[kind_of(slow)], Duration::ZERO));
+        world.announce(kind_of(slow), Duration::ZERO);
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn answer(reply: &Reply) -> Vec<Line> {
         Reply::Checkpointed(_) | Reply::Completed(_) | Reply::Changed(_) | Reply::Done => {
             vec![plain(format!("{reply:?}"))]
         }
-        Reply::History(_) | Reply::Version { .. } => panic!("not compared: {reply:?}"),
+        Reply::History(_) | Reply::Version { .. } | Reply::Notified(_) => panic!("not compared: {reply:?}"),
     }
 }
 
