@@ -8,7 +8,7 @@
 //! Calls with 1, 100 and 10,000 rows, from 1 and from 8 threads, with and without notification, and once more beside a
 //! million finished jobs. The front-ends share one queue handle; by hand each thread has a connection of its own, no
 //! scheduled jobs, no side table for large payloads, and COPY returns no numbers. Everybody writes the same payloads as
-//! JSON while the clock runs. Somebody listens, as a worker does.
+//! JSON while the clock runs. Somebody listens and is interested, as a worker is.
 //!
 //! Each round runs all ways of a case right after each other, beginning with another one each time, so that what disturbs
 //! the machine disturbs all alike; a ratio is taken within a round, and medians over the rounds. The server is private,
@@ -25,6 +25,8 @@
 mod case;
 #[path = "../tests/cluster/mod.rs"]
 mod cluster;
+#[path = "../tests/suite/interest.rs"]
+mod interest;
 mod support;
 #[path = "enqueue/table.rs"]
 mod table;

@@ -10,11 +10,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use venturi::{Database, Task, r#async, blocking};
 
 use crate::case::{Case, Settings, Way};
+use crate::interest::in_everything;
 use crate::support::nothing::Nothing;
 use crate::support::server::Server;
 use crate::support::{Result, at_once, session};
 
-/// Both schemas, and one who listens to them.
+/// Both schemas, and one who listens to them and is interested in everything.
 pub(crate) fn prepare(server: &Server, settings: &Settings) -> Result<Client> {
     let mut client = server.connect()?;
     for case in settings.cases() {
@@ -25,6 +26,7 @@ pub(crate) fn prepare(server: &Server, settings: &Settings) -> Result<Client> {
         }
         blocking::migrate(&database(server, case)?)?;
         client.batch_execute(&format!("LISTEN {schema}"))?;
+        client.query("SELECT pg_advisory_lock_shared($1)", &[&in_everything(&schema)])?;
         if case.history {
             let finished = i64::try_from(settings.finished)?;
             client.execute(

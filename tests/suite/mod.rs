@@ -71,6 +71,7 @@
 //! | looking it up is cheap | `statement::hot_statements_use_their_indexes_on_ten_thousand_rows_analysed_or_not`, `engine::an_idle_worker_asks_at_most_three_times_in_poll_max` |
 //! | a lost notification costs at most `poll_max` | `a_job_that_nobody_was_told_of_is_found_by_the_next_poll`, `engine::a_lost_notification_delays_a_job_by_at_most_poll_max` |
 //! | (DESIGN) a foreign kind's notification costs nothing | `a_kind_that_nobody_here_runs_wakes_nobody`, `engine::a_notification_starts_a_job_at_once_and_a_foreign_one_costs_nothing` |
+//! | … and is not sent, where no worker waits for it | `a_kind_that_no_worker_runs_is_told_to_nobody`, `statement::news_of_a_kind_are_told_if_somebody_is_interested_in_it_and_else_not`, `engine::a_job_that_is_enqueued_while_a_worker_begins_to_listen_starts_at_once` |
 //! | (DESIGN) without LISTEN it polls | `a_worker_that_may_not_listen_polls` |
 //!
 //! ## Settlement
@@ -248,6 +249,7 @@ pub(crate) mod probe;
 mod aborting;
 mod child;
 pub(crate) mod effects;
+mod interest;
 mod place;
 mod proxy;
 mod purse;
@@ -312,6 +314,7 @@ macro_rules! bodies {
                 a_worker_that_may_not_listen_polls,
                 what_one_worker_puts_back_another_takes_at_once,
                 a_kind_that_nobody_here_runs_wakes_nobody,
+                a_kind_that_no_worker_runs_is_told_to_nobody,
             ]
             priorities: [
                 without_a_ratio_lower_priorities_wait_for_all_higher_ones,

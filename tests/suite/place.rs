@@ -10,6 +10,7 @@ use postgres::{Client, NoTls, Row, Statement};
 use venturi::Database;
 
 use super::cluster;
+use super::interest::in_everything;
 
 /// How soon something is looked at again that sends no signal; twice as long each time, since what has not come soon
 /// takes long, and every look takes a part of the machine from what is looked for.
@@ -143,10 +144,17 @@ impl Place {
         observer(&self.url, &self.schema)
     }
 
-    /// A client of its own that hears what is told in this schema.
-    pub(crate) fn listener(&self) -> Client {
+    /// A client of its own that listens in this schema, and hears what is told for others.
+    pub(crate) fn bystander(&self) -> Client {
         let mut session = self.session();
         session.batch_execute(&format!("LISTEN \"{}\"", self.schema)).expect("listening");
+        session
+    }
+
+    /// One that is interested in everything itself.
+    pub(crate) fn listener(&self) -> Client {
+        let mut session = self.bystander();
+        session.query("SELECT pg_advisory_lock_shared($1)", &[&in_everything(&self.schema)]).expect("a lock");
         session
     }
 

@@ -176,6 +176,24 @@ pub(crate) fn a_kind_that_nobody_here_runs_wakes_nobody(front: &dyn Front) {
     });
 }
 
+/// Listening alone costs a session a transaction for each notification, whatever it is about.
+pub(crate) fn a_kind_that_no_worker_runs_is_told_to_nobody(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let mut bystander = stage.place.bystander();
+    stage.work_idle(&WorkerSpec::without_polls());
+    for nth in 0..5 {
+        stage.enqueue(job(format!("foreign {nth}")).of(Kind::Other));
+        stage.enqueue(job(format!("later {nth}")).of(Kind::Third).delayed(Duration::from_secs(60)));
+    }
+    stage.assert_works("ours");
+    let first = eventually("the worker was told of its own", || {
+        let mut notifications = bystander.notifications();
+        let heard = notifications.timeout_iter(50 * MS).next().expect("the session lives");
+        heard.map(|it| it.payload().to_owned())
+    });
+    assert_eq!(first, "v1;plain;0", "all before it were told to nobody");
+}
+
 pub(crate) fn a_full_worker_looks_as_soon_as_a_handler_ends(front: &dyn Front) {
     let stage = Stage::new(front);
     stage.work_idle(&WorkerSpec { concurrency: Some(1), ..WorkerSpec::without_polls() });
