@@ -10,8 +10,8 @@
 //! lives, from the first connection to the last one's end, one of them longer, or with the jobs: their difference is
 //! what is told.
 //!
-//! `enqueueing`: jobs a second of `PRODUCERS` queues with a connection each, with and without these workers, in turns;
-//! and as a reference the same rows by INSERT on as many connections, without a notification.
+//! `enqueueing`: jobs a second, of that kind too, of `PRODUCERS` queues with a connection each, with and without these
+//! workers, in turns; and as a reference the same rows by INSERT on as many connections, without a notification.
 //!
 //! Settings: `POLLS` (periods of `poll_max`), `POLL_MAX_MS`, `WORKERS`, `FOREIGN`, `PRODUCERS`, `JOBS`, `ROUNDS`. The
 //! server is private, with `fsync = on`, unless `DATABASE_URL` names another one. The last line is JSON. Without

@@ -176,6 +176,9 @@ impl Database {
 
     /// Whether a worker listens for notifications. Default: `true`.
     ///
+    /// It then holds an advisory lock for each of its kinds, a single one if they are more than 16, so that queues notify
+    /// only of what some worker waits for.
+    ///
     /// Without it, a job that nobody looks for starts when `poll_max` is over at the latest, and a running one that is
     /// cancelled hears of it then, at the soonest within a second.
     #[must_use]

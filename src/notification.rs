@@ -2,7 +2,7 @@
 //!
 //! `v1;resize,send_email;1500`: jobs of these kinds become claimable in 1,500 ms. It is a hint: a worker that
 //! misunderstands one looks once too often, or finds the job at its next poll. The time is relative, so that clocks
-//! need not agree.
+//! need not agree. Whether it is sent at all: `src/interest.rs`.
 //!
 //! A fourth part, `;cancel=17,18`, names running jobs that were asked to end (`cancel=*`: too many to name). Code that
 //! does not know it reads the rest. With no news but that the text is `v1;*;3153600000000;cancel=17`: something becomes

@@ -1,8 +1,8 @@
 //! The producer's state machine: many callers, one connection.
 //!
 //! Calls gather while a statement is in flight and then go as one insert, so that a commit is shared by all who wait
-//! for it. A call is answered when its rows are committed and the notification about them has been sent, so a program
-//! may exit right after.
+//! for it. A call is answered when its rows are committed and the notification about them has been sent, if any
+//! worker waits for it, so a program may exit right after.
 #![deny(clippy::disallowed_methods)]
 
 mod bulk;

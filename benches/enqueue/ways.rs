@@ -26,7 +26,7 @@ pub(crate) fn prepare(server: &Server, settings: &Settings) -> Result<Client> {
         }
         blocking::migrate(&database(server, case)?)?;
         client.batch_execute(&format!("LISTEN {schema}"))?;
-        client.query("SELECT pg_advisory_lock_shared($1)", &[&in_everything(&schema)])?;
+        client.query("SELECT pg_advisory_lock_shared($1)", &[&in_everything(schema)])?;
         if case.history {
             let finished = i64::try_from(settings.finished)?;
             client.execute(

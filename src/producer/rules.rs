@@ -108,7 +108,7 @@ macro_rules! queue_knobs {
             self
         }
 
-        /// Whether workers are told of new jobs. Default: yes.
+        /// Whether workers that listen for their kinds are told of new jobs. Default: yes.
         ///
         /// Without it, workers find them when they next look, after their `poll_max` at the latest; enqueueing is a
         /// little cheaper.
