@@ -221,6 +221,7 @@ pub const COLUMNS: &[(&str, Type)] = &[
     ("options", Type::TEXT_ARRAY),
     ("standbys", Type::TEXT),
     ("trace", Type::TEXT),
+    ("runs", Type::INT4_ARRAY),
     ("found_payload", Type::JSON),
     ("found_carry", Type::JSON),
     ("found_priority", Type::INT4),

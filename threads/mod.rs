@@ -6,6 +6,7 @@ mod audience;
 mod named;
 mod pool;
 mod primitives;
+mod queue;
 mod runner;
 
 pub(crate) use audience::Audience;

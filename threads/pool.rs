@@ -20,14 +20,14 @@ use crate::panic_boundary::Contained;
 use crate::report::{Report, Verdict};
 
 use super::named::Threads;
-use super::primitives::{AtomicU8, AtomicUsize, Receiver, Sender, unbounded};
+use super::primitives::{AtomicU8, AtomicUsize};
+use super::queue::Queue;
 use super::runner::Runner;
 
 /// The coordinator's end of the pool.
 pub(crate) struct Pool<S> {
     shared: Arc<Shared<S>>,
-    queue: Sender<Queued>,
-    queued: Receiver<Queued>,
+    queue: Arc<Queue<Queued>>,
     /// Every run that has not been reported.
     runs: BTreeMap<RunId, Run>,
     /// The runs' tokens are its children.
@@ -99,13 +99,13 @@ impl<S: Send + Sync + 'static> Pool<S> {
         most: usize,
         home: Home,
     ) -> Self {
-        let (queue, queued) = unbounded();
+        let queue = Arc::new(Queue::new());
         let tell: Tell = Arc::new(tell);
         let front = Arc::clone(&tell);
         let desk = Arc::new(move |id, ask| front(Input::Asked(id, ask)));
         let shared = Arc::new(Shared { runners, state, tell, desk, home, busy: AtomicUsize::new(0) });
         let (runs, threads) = (BTreeMap::new(), Threads::new());
-        Self { shared, queue, queued, runs, shutdown, threads, started: 0, most }
+        Self { shared, queue, runs, shutdown, threads, started: 0, most }
     }
 
     /// Starts a run on an idle thread, or on a new one.
@@ -122,8 +122,7 @@ impl<S: Send + Sync + 'static> Pool<S> {
         let run = Run { token: self.shutdown.child_token(), ticket: Arc::default() };
         let queued = Queued { start, token: run.token.clone(), ticket: Arc::clone(&run.ticket) };
         self.runs.insert(id, run);
-        // It cannot be disconnected, for its other end is ours too.
-        let _ = self.queue.send(queued);
+        self.queue.put(queued);
     }
 
     /// Tells a handler to wind down.
@@ -154,9 +153,9 @@ impl<S: Send + Sync + 'static> Pool<S> {
     }
 
     fn add_thread(&mut self) -> io::Result<()> {
-        let (shared, queued) = (Arc::clone(&self.shared), self.queued.clone());
+        let (shared, queue) = (Arc::clone(&self.shared), Arc::clone(&self.queue));
         self.threads.spawn(format!("venturi-handler-{}", self.started + 1), move || {
-            for run in queued {
+            while let Some(run) = queue.take() {
                 shared.perform(run);
             }
         })?;
@@ -170,6 +169,9 @@ impl<S> Drop for Pool<S> {
     fn drop(&mut self) {
         for run in self.runs.values() {
             run.ticket.revoke();
+        }
+        self.queue.close();
+        for run in self.runs.values() {
             run.token.cancel();
         }
     }

@@ -4,13 +4,13 @@ pub(super) use crate::sync::AtomicU8;
 
 #[cfg(not(shuttle))]
 pub(super) use {
-    crossbeam_channel::{Receiver, Sender, bounded, unbounded},
+    crossbeam_channel::{Receiver, Sender, bounded},
     std::{sync::atomic::AtomicUsize, thread},
 };
 
 #[cfg(shuttle)]
 pub(super) use {
-    crate::interleavings::channel::{Receiver, Sender, bounded, unbounded},
+    crate::interleavings::channel::{Receiver, Sender, bounded},
     crate::interleavings::thread,
     shuttle::sync::atomic::AtomicUsize,
 };

@@ -19,8 +19,8 @@
 -- Index: live_ready (one probe per kind), then TIDs; live_lease (one probe); payload_pkey for large payloads only;
 --   kind_state_pkey, all of it: the paused kinds.
 -- Traps: "state + 0" keeps the planner off live_ready in the lock step (and is the re-check when another worker was
---   faster); the LIMIT is above the lock; ARRAY(...) makes the lock step run once; a ctid is only used inside the
---   statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended;
+--   faster); the LIMIT is above the lock; ARRAY(...) makes the lock step run once, and a look-up of all TIDs together asks
+--   for the table's size once, not for each; a ctid is only used inside the statement that read it; clock_timestamp(), because a lease must not begin before a wait for a table lock ended;
 --   least(), because a count written by hand must not fail the claim of everybody.
 WITH {settled}peek AS MATERIALIZED (
   SELECT c.*, k.began
@@ -38,9 +38,9 @@ UPDATE {schema}.live j SET
   run_count        = least(j.run_count, 2147483646) + 1
 WHERE j.ctid = ANY (ARRAY(
     SELECT l.ctid
-    FROM (SELECT * FROM peek ORDER BY priority, created_at, id) c
-    JOIN {schema}.live l ON l.ctid = c.tid AND l.state + 0 = 0
-    ORDER BY c.priority, c.created_at, c.id
+    FROM {schema}.live l
+    WHERE l.ctid = ANY (ARRAY(SELECT tid FROM peek)) AND l.state + 0 = 0
+    ORDER BY l.priority, l.created_at, l.id
     LIMIT $6::int
     FOR NO KEY UPDATE OF l SKIP LOCKED))
 RETURNING j.id, j.run_count, j.kind, j.priority, j.created_at, j.visible_at, clock_timestamp() AS claimed_at,

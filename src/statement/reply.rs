@@ -167,7 +167,7 @@ pub(super) fn exchange(asked: Option<&Settle>, claims: bool, results: &[Vec<Row>
     let (settle, claim) = match (asked.is_some(), claims, results) {
         (true, true, [settle, claim]) => (Some(settle.as_slice()), Some(claim.as_slice())),
         (true, true, [both]) => {
-            let (settle, claim) = both.split_at(both.partition_point(is_settled));
+            let (settle, claim) = both.split_at(both.len().min(1));
             (Some(settle), Some(claim))
         }
         (true, false, [settle]) => (Some(settle.as_slice()), None),
@@ -175,19 +175,22 @@ pub(super) fn exchange(asked: Option<&Settle>, claims: bool, results: &[Vec<Row>
         (false, false, []) => (None, None),
         _ => return Err(ReadError::new(format!("{} results of an exchange", results.len()))),
     };
-    let read = if asked.is_some_and(|settle| settle.brief) { accepted } else { settled };
-    let settled = settle.map_or(Ok(Vec::new()), |rows| each(rows, read))?;
+    let settled = match settle {
+        None => Vec::new(),
+        Some(rows) if asked.is_some_and(|settle| settle.brief) => accepted(only(rows)?)?,
+        Some(rows) => each(rows, settled)?,
+    };
     Ok(Reply::Exchange { settled, claim: claim.map(claimed) })
 }
 
-/// Of an exchange that is one statement: what was settled comes first, and has no kind.
-fn is_settled(row: &Row) -> bool {
-    matches!(get::<Option<&str>>(row, "kind"), Ok(None))
-}
-
-/// A brief settlement answers for nothing else.
-fn accepted(row: &Row) -> Result<(RunId, Settled), ReadError> {
-    Ok((run_id(row)?, Settled::Accepted))
+/// Of a brief settlement, which answers for nothing else. In an exchange that is one statement it comes first.
+fn accepted(row: &Row) -> Result<Vec<(RunId, Settled)>, ReadError> {
+    let (ids, runs): (Option<Vec<i64>>, Option<Vec<i32>>) = (get(row, "ids")?, get(row, "runs")?);
+    let (ids, runs) = (ids.unwrap_or_default(), runs.unwrap_or_default());
+    if ids.len() != runs.len() {
+        return Err(ReadError::new(format!("{} jobs and {} runs were accepted", ids.len(), runs.len())));
+    }
+    Ok(ids.into_iter().zip(runs).map(|(job, run)| (RunId { job, run }, Settled::Accepted)).collect())
 }
 
 fn settled(row: &Row) -> Result<(RunId, Settled), ReadError> {

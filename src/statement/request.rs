@@ -219,6 +219,10 @@ impl Settle {
             params.push(column(&rows, |row| row.outcome.code()));
             params.push(column(&rows, |row| seconds(row.delay)));
         }
+        if text == Text::SettleCompleted {
+            rows.retain(|row| row.note.is_some() || row.attachment.is_some());
+            params.push(column(&rows, |row| row.id.job));
+        }
         if text != Text::SettleDiscarded {
             params.push(column(&rows, |row| row.note.as_deref()));
             params.push(column(&rows, |row| row.attachment.as_deref().map(AsJson)));

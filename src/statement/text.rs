@@ -245,7 +245,7 @@ fn exchange(text: Text, settle: &str, head: &str) -> String {
     let both = include_str!("../sql/parts/both.sql");
     let claim = claim_between(&settled, ",\ntaken AS (", both.trim_end(), head);
     format!(
-        "-- {}: settles as its part says, then claims. kind is NULL in the rows of what was settled.\n{claim}",
+        "-- {}: settles as its part says, then claims. The first row tells what was settled, the others what was claimed.\n{claim}",
         text.name()
     )
 }
@@ -262,7 +262,7 @@ fn behind(sql: &str, others: usize) -> String {
         let place = |mark: char| (format!("${nth}{mark}"), format!("${}{mark}", nth + others - 1));
         [place(':'), place(' ')].into_iter().fold(sql, |sql, (from, to)| sql.replace(&from, &to))
     };
-    (2..=5).rev().fold(sql.to_owned(), moved)
+    (2..=6).rev().fold(sql.to_owned(), moved)
 }
 
 /// All texts, rendered for one schema. A clone shares them.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
 use super::super::runner;
+use crossbeam_channel::{Receiver, unbounded};
+
 use super::*;
 use crate::handler::BlockingHandler;
 use crate::job::ClaimedJob;
