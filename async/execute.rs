@@ -6,11 +6,11 @@ use std::io::Cursor;
 use std::pin::pin;
 
 use futures_util::future::{join_all, join3, try_join_all};
-use futures_util::{FutureExt, SinkExt};
+use futures_util::{FutureExt, SinkExt, TryStreamExt};
 use tokio_postgres::{Client, Error, Row, Statement as Prepared, ToStatement};
 
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::statement::{Command, Encoded, Reply, Statement, Text, Texts, begin, typed};
+use crate::statement::{Command, Encoded, Intake, Reply, Statement, Text, Texts, begin, typed};
 
 /// What speaks over one connection, with the statements that are prepared on it.
 pub(super) struct Speaker {
@@ -32,19 +32,40 @@ impl Speaker {
     /// unknown state, so the connection has to be dropped with it.
     pub(super) async fn execute(&self, statement: &Statement) -> Result<Reply, Fault> {
         let commands = statement.commands();
-        let results = if self.pooled { self.borrow(&commands).await? } else { self.own(&commands).await? };
-        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+        if self.pooled {
+            Ok(statement.read(&self.borrow(&commands).await?)?)
+        } else {
+            self.own(statement, &commands).await
+        }
     }
 
     /// Over a connection of our own, where statements stay prepared.
-    async fn own(&self, commands: &[Command<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+    async fn own(&self, statement: &Statement, commands: &[Command<'_>]) -> Result<Reply, Fault> {
         let prepared = try_join_all(commands.iter().map(|command| self.prepare(command.text)));
         let prepared = prepared.await.map_err(|error| Fault::from_postgres(error).not_sent())?;
         let ready: Vec<_> = prepared.iter().zip(commands).collect();
         match ready.as_slice() {
-            [(prepared, command)] => Ok(vec![self.query(prepared, command).await.map_err(Fault::from_postgres)?]),
-            ready => self.transaction(ready.iter().map(|(prepared, command)| self.query(prepared, command))).await,
+            [(prepared, command)] => self.take_in(statement, prepared, command).await,
+            ready => {
+                let queries = ready.iter().map(|(prepared, command)| self.query(prepared, command));
+                Ok(statement.read(&self.transaction(queries).await?)?)
+            }
         }
+    }
+
+    /// A single command: its rows are read while they come.
+    async fn take_in(&self, statement: &Statement, prepared: &Prepared, command: &Command<'_>) -> Result<Reply, Fault> {
+        if command.data.is_some() {
+            let none = self.query(prepared, command).await.map_err(Fault::from_postgres)?;
+            return Ok(statement.read(&[none])?);
+        }
+        let params = command.params.iter().map(|param| param.as_sql());
+        let rows = self.client.query_raw(prepared, params).await.map_err(Fault::from_postgres)?;
+        let (mut rows, mut intake) = (pin!(rows), Intake::new(statement));
+        while let Some(row) = rows.try_next().await.map_err(Fault::from_postgres)? {
+            intake.take(row);
+        }
+        Ok(intake.end()?)
     }
 
     /// Over one that is lent for a transaction, which leaves nothing there.

@@ -28,7 +28,7 @@ impl Queue {
         let Connection { client, mut traffic } = Connection::open(watched).await.map_err(in_words)?;
         traffic.carry(client.batch_execute(texts.sql(Text::Listen))).await.map_err(in_words)?;
         let rows = traffic.carry(client.query_typed(texts.sql(Text::BackendAge), &[])).await.map_err(in_words)?;
-        let answer = Trial::question().read(&[rows]).map_err(|error| in_words(Fault::malformed(error.to_string())))?;
+        let answer = Trial::question().read(&[rows]).map_err(|error| in_words(error.into()))?;
         let connected = asked.elapsed();
         self.run(trial.announcement()).await?;
         let late = async {

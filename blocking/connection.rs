@@ -11,7 +11,7 @@ use postgres::{CancelToken, Client, Row, Statement as Prepared, ToStatement};
 
 use crate::Database;
 use crate::fault::{Fault, FaultKind, OutcomeKnown};
-use crate::statement::{Command, Reply, Statement, Text, Texts, begin, typed};
+use crate::statement::{Command, Intake, Reply, Statement, Text, Texts, begin, typed};
 use crate::tls::Encryption;
 
 use super::host::Host;
@@ -80,19 +80,39 @@ impl<'a> Connection<'a> {
             return Err(closed().not_sent());
         }
         let commands = statement.commands();
-        let results = if self.pooled { self.transaction(&commands, Self::query_once)? } else { self.own(&commands)? };
-        statement.read(&results).map_err(|error| Fault::malformed(error.to_string()))
+        if self.pooled {
+            Ok(statement.read(&self.transaction(&commands, Self::query_once)?)?)
+        } else {
+            self.own(statement, &commands)
+        }
     }
 
     /// Over a connection of our own, where statements stay prepared.
-    fn own(&mut self, commands: &[Command<'_>]) -> Result<Vec<Vec<Row>>, Fault> {
+    fn own(&mut self, statement: &Statement, commands: &[Command<'_>]) -> Result<Reply, Fault> {
         let prepared = commands.iter().map(|command| self.prepare(command.text)).collect::<Result<Vec<_>, _>>();
         let prepared = prepared.map_err(Fault::not_sent)?;
         let ready: Vec<_> = prepared.iter().zip(commands).collect();
         match ready.as_slice() {
-            [(prepared, command)] => Ok(vec![self.query(prepared, command)?]),
-            ready => self.transaction(ready, |this, (prepared, command)| this.query(prepared, command)),
+            [(prepared, command)] => self.take_in(statement, prepared, command),
+            ready => {
+                let results = self.transaction(ready, |this, (prepared, command)| this.query(prepared, command))?;
+                Ok(statement.read(&results)?)
+            }
         }
+    }
+
+    /// A single command: its rows are read while they come.
+    fn take_in(&mut self, statement: &Statement, prepared: &Prepared, command: &Command<'_>) -> Result<Reply, Fault> {
+        if command.data.is_some() {
+            return Ok(statement.read(&[self.query(prepared, command)?])?);
+        }
+        let params = command.params.iter().map(|param| param.as_sql());
+        let mut rows = self.client.query_raw(prepared, params).map_err(Fault::from_postgres)?;
+        let mut intake = Intake::new(statement);
+        while let Some(row) = rows.next().map_err(Fault::from_postgres)? {
+            intake.take(row);
+        }
+        Ok(intake.end()?)
     }
 
     /// Asks the server for a sign of life, with a statement that does nothing.

@@ -12,7 +12,7 @@ use crate::{Submit, Task};
 pub(super) fn ask(client: &mut impl GenericClient, texts: &Texts, statement: &Inside) -> Result<Reply, Fault> {
     let params = statement.params();
     let rows = client.query_typed(texts.sql(statement.text()), &typed(&params)).map_err(Fault::from_postgres)?;
-    statement.read(&rows).map_err(|error| Fault::malformed(error.to_string()))
+    Ok(statement.read(&rows)?)
 }
 
 /// Runs an enqueue to its end. With a savepoint, nothing of it stays when it fails, and the caller's transaction can go on.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::error::{Error, ErrorKind};
+use crate::statement::ReadError;
 use crate::text;
 
 /// What to do about a fault.
@@ -40,6 +41,12 @@ pub(crate) struct Fault {
     pub(crate) message: String,
     pub(crate) code: Option<SqlState>,
     pub(crate) source: Option<Arc<tokio_postgres::Error>>,
+}
+
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        Self::malformed(error.to_string())
+    }
 }
 
 impl Fault {

@@ -446,9 +446,11 @@ impl Engine {
         for row in reply.malformed {
             self.settle_unreadable(row);
         }
+        let others = self.runs.len();
         for job in reply.jobs {
             self.admit(now, job);
         }
+        self.burst.begins(wanted.sent, now, self.runs.len().saturating_sub(others));
     }
 
     fn learn_from_claim(&mut self, now: Instant, wanted: &Wanted, got: usize, reply: &ClaimReply) {

@@ -37,6 +37,7 @@ impl Engine {
             self.lease_deadline(),
             self.claiming_deadline().filter(|_| self.work.is_idle()),
             self.shutdown_deadline(),
+            self.gathers_until(self.advanced_to),
         ]
         .into_iter()
         .fold(None, sooner)

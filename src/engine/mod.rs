@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods)]
 
 mod asking;
+mod burst;
 mod cancelling;
 mod claiming;
 mod deadlines;
@@ -39,6 +40,7 @@ use crate::report::{Report, ShutdownReport};
 use crate::statement::{Reply, Statement};
 
 use asking::Asking;
+use burst::Burst;
 use cancelling::Cancelling;
 use claiming::Claiming;
 use leases::Leases;
@@ -176,6 +178,7 @@ pub(crate) struct Engine {
     asking: Asking,
     cancelling: Cancelling,
     claiming: Claiming,
+    burst: Burst,
     settling: Settling,
     leases: Leases,
     sweeping: Sweeping,
@@ -200,6 +203,7 @@ impl Engine {
             asking: Asking::default(),
             cancelling: Cancelling::default(),
             claiming: Claiming::new(&rules, now),
+            burst: Burst::default(),
             settling: Settling::default(),
             leases: Leases::default(),
             sweeping: Sweeping::new(&rules, now),

@@ -31,7 +31,7 @@ impl Engine {
         if let Some(epoch) = self.settle.connect(now) {
             self.outbox.push_back(Output::Connect(Link::Settle, epoch));
         }
-        if !self.may_settle_apart(now) {
+        if !self.may_settle_apart(now) || self.gathers_until(now).is_some() {
             return;
         }
         let rows = self.settling.batch(now, Share::Completions);

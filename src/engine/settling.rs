@@ -160,6 +160,7 @@ impl Engine {
         if run.ran == Duration::ZERO {
             run.ran = now.saturating_duration_since(run.started_at);
         }
+        self.burst.ended(run.started_at);
         run.spoke_late = run.row == Row::Unsettled;
         let (kind, row, blocking) = (run.kind, run.row, run.blocking);
         if blocking {

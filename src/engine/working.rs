@@ -202,6 +202,9 @@ impl Engine {
                 return Some(upkeep);
             }
         }
+        if self.gathers_until(now).is_some() {
+            return None;
+        }
         self.next_exchange(now).or_else(|| self.next_survey(now))
     }
 

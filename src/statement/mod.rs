@@ -6,6 +6,7 @@ mod copy;
 mod finding;
 mod inquiry;
 mod inside;
+mod intake;
 mod keyed;
 mod param;
 mod reply;
@@ -21,6 +22,7 @@ pub(crate) use copy::{CopyJobs, Encoded};
 pub(crate) use finding::{CancelAnswer, Deleted, Finding, FoundJobs, FoundJournal, RequeueAnswer};
 pub(crate) use inquiry::{CleanupBatch, Find, Inquiry, Touch};
 pub(crate) use inside::Inside;
+pub(crate) use intake::Intake;
 pub(crate) use keyed::{Candidate, Decision, EnqueueKeyed, Found, KeyedAnswer, KeyedJob, Stance};
 pub(crate) use param::{Param, Parameter, typed};
 pub(crate) use reply::{

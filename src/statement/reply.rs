@@ -93,7 +93,7 @@ pub(crate) enum Settled {
     Cancelled,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ClaimReply {
     /// By priority, age and id.
     pub(crate) jobs: Vec<ClaimedJob>,
@@ -184,7 +184,7 @@ pub(super) fn exchange(asked: Option<&Settle>, claims: bool, results: &[Vec<Row>
 }
 
 /// Of a brief settlement, which answers for nothing else. In an exchange that is one statement it comes first.
-fn accepted(row: &Row) -> Result<Vec<(RunId, Settled)>, ReadError> {
+pub(super) fn accepted(row: &Row) -> Result<Vec<(RunId, Settled)>, ReadError> {
     let (ids, runs): (Option<Vec<i64>>, Option<Vec<i32>>) = (get(row, "ids")?, get(row, "runs")?);
     let (ids, runs) = (ids.unwrap_or_default(), runs.unwrap_or_default());
     if ids.len() != runs.len() {
@@ -214,24 +214,32 @@ pub(super) fn completed(rows: &[Row]) -> Result<Reply, ReadError> {
 }
 
 fn claimed(rows: &[Row]) -> ClaimReply {
-    let mut reply = ClaimReply {
-        jobs: Vec::with_capacity(rows.len()),
-        malformed: Vec::new(),
-        looked: 0,
-        stale: false,
-        looked_for: rows.first().and_then(|row| get(row, "looked_for").ok()),
-    };
-    for row in rows {
+    let mut claimed = Claimed::default();
+    rows.iter().for_each(|row| claimed.take(row));
+    claimed.end()
+}
+
+/// What a claim has brought so far.
+#[derive(Default)]
+pub(super) struct Claimed {
+    reply: ClaimReply,
+    any: bool,
+}
+
+impl Claimed {
+    pub(super) fn take(&mut self, row: &Row) {
+        let reply = &mut self.reply;
+        if !self.any {
+            self.any = true;
+            reply.looked_for = get(row, "looked_for").ok();
+        }
         reply.looked = reply.looked.max(count(row, "looked").unwrap_or(0));
         reply.stale |= get(row, "stale").unwrap_or(false);
         let id = match run_id(row) {
             Ok(id) => id,
             Err(error) => {
-                notice(
-                    Level::Warn,
-                    format_args!("a claimed row is left to recovery, for its number cannot be read: {error}"),
-                );
-                continue;
+                let why = format_args!("a claimed row is left to recovery, for its number cannot be read: {error}");
+                return notice(Level::Warn, why);
             }
         };
         match claimed_job(id, row) {
@@ -239,8 +247,11 @@ fn claimed(rows: &[Row]) -> ClaimReply {
             Err(error) => reply.malformed.push(malformed(id, row, error)),
         }
     }
-    reply.jobs.sort_by_key(|job| (job.priority, job.created_at, job.id));
-    reply
+
+    pub(super) fn end(mut self) -> ClaimReply {
+        self.reply.jobs.sort_by_key(|job| (job.priority, job.created_at, job.id));
+        self.reply
+    }
 }
 
 fn claimed_job(id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {

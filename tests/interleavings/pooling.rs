@@ -75,6 +75,10 @@ fn id(job: i64) -> RunId {
 
 impl Rig {
     fn start(&mut self, job: i64, kind: usize) {
+        self.start_reported(job, kind, false);
+    }
+
+    fn start_reported(&mut self, job: i64, kind: usize, report_start: bool) {
         let job = ClaimedJob {
             id: id(job),
             kind: String::new(),
@@ -87,7 +91,7 @@ impl Rig {
             claimed_at: UNIX_EPOCH,
             trace: None,
         };
-        self.pool.start(Start { id: job.id, kind, job, report_start: false });
+        self.pool.start(Start { id: job.id, kind, job, report_start });
     }
 
     /// So many reports, each of another run, and nothing more once the threads have ended.
@@ -175,5 +179,23 @@ fn handlers_wind_down_when_the_coordinator_is_gone() {
             reported += 1;
         }
         assert_eq!(reported, started.lock().unwrap().len(), "what has started is reported, what has not is dropped");
+    });
+}
+
+#[test]
+fn each_of_several_long_runs_gets_one_of_the_threads_that_sleep() {
+    in_many_orders(|| {
+        let mut rig = rig(3);
+        (1..=3).for_each(|job| rig.start(job, 0));
+        for _ in 1..=3 {
+            let Ok(Input::Finished(id, _)) = rig.inputs.recv() else { panic!("a report was expected") };
+            rig.pool.forget(id);
+        }
+        (4..=6).for_each(|job| rig.start_reported(job, 1, true));
+        for _ in 4..=6 {
+            assert!(matches!(rig.inputs.recv(), Ok(Input::Started(_))), "all three run at the same time");
+        }
+        (4..=6).for_each(|job| rig.pool.cancel(id(job), CancelReason::Shutdown));
+        assert_eq!(rig.end(3).0.len(), 3);
     });
 }

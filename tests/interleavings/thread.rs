@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use shuttle::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use shuttle::thread::{Result, current, yield_now};
+pub(crate) use shuttle::thread::{Result, current};
 
 pub(crate) struct Builder(shuttle::thread::Builder);
 

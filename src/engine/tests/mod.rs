@@ -2,6 +2,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the numbers are the tests' own")]
 #![allow(clippy::type_complexity, reason = "a table of cases is read once")]
 
+mod burst;
 mod claiming;
 mod contract;
 mod contract_threads;
