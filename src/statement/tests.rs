@@ -257,7 +257,17 @@ fn try_ask(client: &mut impl GenericClient, texts: &Texts, statement: &Statement
         results.push(transaction.query(&sql, &params)?);
     }
     transaction.commit()?;
-    Ok(statement.read(&results).unwrap())
+    Ok(match <[_; 1]>::try_from(results) {
+        Ok([rows]) => taken_in(statement, rows),
+        Err(results) => statement.read(&results).unwrap(),
+    })
+}
+
+/// As a connection of our own reads what is one command.
+fn taken_in(statement: &Statement, rows: Vec<Row>) -> Reply {
+    let mut intake = Intake::new(statement);
+    rows.into_iter().for_each(|row| intake.take(row));
+    intake.end().unwrap()
 }
 
 fn ask(client: &mut impl GenericClient, texts: &Texts, statement: &Statement) -> Reply {

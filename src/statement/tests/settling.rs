@@ -294,6 +294,27 @@ fn a_brief_settlement_writes_the_same_rows_as_a_full_one() {
 }
 
 #[test]
+fn each_job_of_a_brief_settlement_keeps_its_own_note_and_attachment() {
+    let mut db = Db::new();
+    let runs: Vec<RunId> = (0..5).map(|_| db.claimed_one(ME)).collect();
+    let left =
+        [(Some("a"), None), (None, None), (None, Some("[1]")), (Some("b"), Some("{\"b\": 2,\"b\":  3}")), (None, None)];
+    let row = |(run, (note, attachment)): (&RunId, (Option<&str>, Option<&str>))| Settlement {
+        note: note.map(str::to_owned),
+        attachment: attachment.map(json),
+        ..bare(*run, Ending::Completed)
+    };
+    // The order of the results says nothing.
+    let rows: Vec<Settlement> = runs.iter().zip(left).rev().map(row).collect();
+    assert!(matches!(db.ask(&brief(rows, false)), Reply::Exchange { settled, .. } if settled.len() == 5));
+    for (run, (note, attachment)) in runs.iter().zip(left) {
+        let shown = |column| format!("SELECT {column} FROM {{schema}}.finished WHERE id = {}", run.job);
+        assert_eq!(db.value::<Option<String>>(&shown("note")).as_deref(), note);
+        assert_eq!(db.value::<Option<String>>(&shown("attachment::text")).as_deref(), attachment);
+    }
+}
+
+#[test]
 fn a_brief_settlement_and_a_claim_are_one_statement_that_tells_them_apart() {
     for discard in [false, true] {
         for first_key in [None, Some((SystemTime::UNIX_EPOCH, 0))] {
