@@ -1,6 +1,7 @@
 //! A worker's own thread: it owns the engine, talks to the server, and never runs a handler.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,14 +28,15 @@ const END_WITHIN: Duration = Duration::from_millis(300);
 
 /// What the thread asks of the `run` future.
 pub(super) enum Order {
-    Start(Ticket),
+    /// All that begin at once: each message wakes the executor, and one does for many.
+    Start(Vec<Ticket>),
     /// The last one.
     Stopped(Result<ShutdownReport, Error>),
 }
 
 /// A run to be put onto the executor. Thrown away, it reports itself as discarded.
 pub(super) struct Ticket {
-    pub(super) start: Start,
+    pub(super) start: Box<Start>,
     pub(super) ties: Ties,
     pub(super) fate: Arc<Fate>,
 }
@@ -78,6 +80,7 @@ pub(super) fn start<S: Send + Sync + 'static>(
             wires: [Wire::new(database.clone()), Wire::new(database.clone()), Wire::new(database.watched())],
             arrivals: Arrivals::new(receiver),
             runs: Runs::default(),
+            tickets: Vec::new(),
             inbox,
             orders: own_outbox,
             shutdown,
@@ -99,6 +102,8 @@ struct Driver<S> {
     wires: [Wire; 3],
     arrivals: Arrivals<Input>,
     runs: Runs,
+    /// For runs that the executor has not been given yet.
+    tickets: Vec<Ticket>,
     inbox: Inbox,
     orders: Sender<Order>,
     audience: Audience,
@@ -109,8 +114,10 @@ impl<S: Send + Sync + 'static> Driver<S> {
     /// The loop that [`Engine`] asks for.
     async fn run(mut self) -> Result<ShutdownReport, Error> {
         loop {
-            while let Some(output) = self.engine.output(now()) {
+            let time = now();
+            while let Some(output) = self.engine.output(time) {
                 if let Output::Stopped(result) = output {
+                    self.hand_over();
                     let deadline = later(now(), END_WITHIN);
                     self.pool.end_by(deadline);
                     self.audience.end_by(deadline);
@@ -118,6 +125,7 @@ impl<S: Send + Sync + 'static> Driver<S> {
                 }
                 self.carry_out(output);
             }
+            self.hand_over();
             let news = self.arrivals.wait(&mut self.wires, self.engine.deadline()).await;
             let now = now();
             // The token wakes handlers before it tells us, so a result could overtake the shutdown that caused it, and
@@ -141,7 +149,7 @@ impl<S: Send + Sync + 'static> Driver<S> {
         match output {
             Output::Connect(link, epoch) => self.wire(link).connect(epoch),
             Output::Disconnect(link) => self.wire(link).disconnect(),
-            Output::Execute(link, id, statement) => self.wire(link).execute(id, statement),
+            Output::Execute(link, id, statement) => self.wire(link).execute(id, *statement),
             Output::Start(start) => self.start(start),
             Output::Cancel(id, reason) => {
                 self.runs.cancel(id, reason);
@@ -163,16 +171,22 @@ impl<S: Send + Sync + 'static> Driver<S> {
         }
     }
 
-    fn start(&mut self, start: Start) {
+    fn start(&mut self, start: Box<Start>) {
         if self.blocks.get(start.kind).is_some_and(|blocks| *blocks) {
-            self.pool.start(start);
+            self.pool.start(*start);
             return;
         }
         let (id, fate) = (start.id, Arc::<Fate>::default());
         let ties = self.inbox.ties(id, self.shutdown.child_token(), &fate);
         self.runs.0.insert(id, Going { token: ties.token.clone(), fate: Arc::clone(&fate) });
-        // If nobody takes orders any more, the ticket comes back, and with it the report that it was discarded.
-        drop(self.orders.try_send(Order::Start(Ticket { start, ties, fate })));
+        self.tickets.push(Ticket { start, ties, fate });
+    }
+
+    fn hand_over(&mut self) {
+        if !self.tickets.is_empty() {
+            // If nobody takes orders any more, the tickets come back, and with each the report that it was discarded.
+            drop(self.orders.try_send(Order::Start(mem::take(&mut self.tickets))));
+        }
     }
 
     fn abort(&mut self, id: RunId) {

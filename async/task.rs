@@ -69,7 +69,9 @@ impl Fate {
 
 /// Where runs tell the engine what happens to them. A clone is the same inbox.
 #[derive(Clone)]
-pub(super) struct Inbox {
+pub(super) struct Inbox(Arc<Front>);
+
+struct Front {
     engine: Sender<Input>,
     desk: Arc<dyn Desk>,
     home: Home,
@@ -80,12 +82,12 @@ impl Inbox {
         let front = engine.clone();
         // What comes back unsent answers itself when it is dropped.
         let desk = Arc::new(move |id, ask| drop(front.try_send(Input::Asked(id, ask))));
-        Self { engine, desk, home }
+        Self(Arc::new(Front { engine, desk, home }))
     }
 
     pub(super) fn send(&self, input: Input) {
         // Fails when the worker has ended, and with it the interest.
-        let _ = self.engine.try_send(input);
+        let _ = self.0.engine.try_send(input);
     }
 
     /// What connects run `id` with the engine. Its report is sent when the last part of the run is gone.
@@ -96,7 +98,7 @@ impl Inbox {
                 inbox.send(Input::Finished(id, report));
             }
         });
-        Ties { token, desk: Arc::clone(&self.desk), departure, home: self.home.clone() }
+        Ties { token, desk: Arc::clone(&self.0.desk), departure, home: self.0.home.clone() }
     }
 }
 

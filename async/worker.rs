@@ -290,7 +290,7 @@ impl<S> Stage<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ShutdownReport, Error>> {
         loop {
             match self.orders.as_mut().poll_next(cx) {
-                Poll::Ready(Some(Order::Start(ticket))) => self.start(ticket),
+                Poll::Ready(Some(Order::Start(tickets))) => tickets.into_iter().for_each(|ticket| self.start(ticket)),
                 Poll::Ready(Some(Order::Stopped(result))) => return Poll::Ready(result),
                 Poll::Ready(None) => return Poll::Ready(Err(vanished())),
                 Poll::Pending => break,

@@ -82,7 +82,8 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
     /// The three steps of [`Engine`]'s contract.
     fn drive(&mut self) -> Result<ShutdownReport, Error> {
         loop {
-            while let Some(output) = self.engine.output(now()) {
+            let time = now();
+            while let Some(output) = self.engine.output(time) {
                 if let Output::Stopped(result) = output {
                     return result;
                 }
@@ -126,8 +127,8 @@ impl<S: Send + Sync + 'static> Coordinator<S> {
                 self.link(link).connect(tell);
             }
             Output::Disconnect(link) => self.link(link).disconnect(),
-            Output::Execute(link, id, statement) => self.link(link).execute(id, statement),
-            Output::Start(start) => self.handlers.start(start),
+            Output::Execute(link, id, statement) => self.link(link).execute(id, *statement),
+            Output::Start(start) => self.handlers.start(*start),
             Output::Cancel(id, reason) => self.handlers.cancel(id, reason),
             Output::Abort(id) => self.handlers.revoke(id),
             Output::Observe(event) => self.audience.tell(event),

@@ -55,9 +55,12 @@ pub(crate) struct Ties {
     pub(crate) home: Home,
 }
 
-/// Who claimed the job, and the statements of the schema that it lies in. A clone is cheap.
+/// Who claimed the job, and the statements of the schema that it lies in. A clone is the same home.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub(crate) struct Home(Arc<Household>);
+
+#[derive(Debug)]
+struct Household {
     worker: Arc<str>,
     texts: Texts,
     layers: Layers,
@@ -65,18 +68,15 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new(rules: &Rules, database: &Database) -> Self {
-        Self {
-            worker: Arc::clone(&rules.worker),
-            texts: Texts::new(database.schema_name()),
-            layers: rules.config.layers.clone(),
-        }
+        let (worker, texts) = (Arc::clone(&rules.worker), Texts::new(database.schema_name()));
+        Self(Arc::new(Household { worker, texts, layers: rules.config.layers.clone() }))
     }
 
     /// For a run that has nothing to do with a database.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         let texts = Texts::new(&SchemaName::new("venturi").unwrap());
-        Self { worker: "here".into(), texts, layers: Layers::default() }
+        Self(Arc::new(Household { worker: "here".into(), texts, layers: Layers::default() }))
     }
 }
 
@@ -254,7 +254,7 @@ impl<C> Context<C> {
     /// From here on the row may be locked by that transaction, or gone.
     pub(crate) fn completion(&mut self, note: Option<String>) -> (Inside, Texts) {
         self.completes_itself = true;
-        let (worker, texts) = (Arc::clone(&self.ties.home.worker), self.ties.home.texts.clone());
+        let (worker, texts) = (Arc::clone(&self.ties.home.0.worker), self.ties.home.0.texts.clone());
         let (note, attachment) = (note.map(|note| text::note(&note)), self.attachment.clone());
         (Inside::Complete(Complete { worker, id: self.facts.id, note, attachment }), texts)
     }
@@ -265,12 +265,12 @@ impl<C> Context<C> {
     }
 
     pub(crate) fn layers(&self) -> &Layers {
-        &self.ties.home.layers
+        &self.ties.home.0.layers
     }
 
     /// What layers are to know of the run, and the layers, apart from what the handler borrows.
     pub(crate) fn surroundings<'a>(&self, payload: &'a str) -> (RunInfo<'a>, Layers) {
-        let home = &self.ties.home;
+        let home = &self.ties.home.0;
         (RunInfo::new(&self.facts, &home.worker, payload), home.layers.clone())
     }
 

@@ -12,17 +12,17 @@ use crate::sync::Mutex;
 /// It is sent from `Drop`, so it is sent exactly once whatever happens; a run that never reported was thrown away.
 #[derive(Clone)]
 pub(crate) struct Departure {
-    inner: Arc<Inner>,
+    inner: Arc<Inner<dyn Fn(Report) + Send + Sync>>,
 }
 
-struct Inner {
+struct Inner<F: Fn(Report) + ?Sized> {
     report: Mutex<Option<Report>>,
-    send: Box<dyn Fn(Report) + Send + Sync>,
+    send: F,
 }
 
 impl Departure {
     pub(crate) fn new(send: impl Fn(Report) + Send + Sync + 'static) -> Self {
-        Self { inner: Arc::new(Inner { report: Mutex::new(None), send: Box::new(send) }) }
+        Self { inner: Arc::new(Inner { report: Mutex::new(None), send }) }
     }
 
     /// The handler has ended like this; what still holds on to the run delays the sending.
@@ -36,7 +36,7 @@ impl Departure {
     }
 }
 
-impl Drop for Inner {
+impl<F: Fn(Report) + ?Sized> Drop for Inner<F> {
     fn drop(&mut self) {
         let report = self.report.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         (self.send)(report.unwrap_or_else(|| Report::new(Verdict::Discarded)));

@@ -102,7 +102,7 @@ fn ticket(stage: &Stage<String>, job: i64) -> Order {
     let fate = Arc::<Fate>::default();
     let ties = stage.inbox.ties(id, CancellationToken::new(), &fate);
     let start = Start { id, kind: 0, job, report_start: false };
-    Order::Start(Ticket { start, ties, fate })
+    Order::Start(vec![Ticket { start: Box::new(start), ties, fate }])
 }
 
 fn poll(stage: &mut Stage<String>) -> Poll<Result<ShutdownReport, Error>> {

@@ -517,7 +517,7 @@ impl Engine {
         let report_start = self.enroll(now, kind, &job);
         let (kind_name, waited) = (self.kind_name(Some(kind)), job.waited());
         let started = Event::Started { job: id.job_id(), run: id.run_count(), kind: kind_name, waited };
-        self.outbox.push_back(Output::Start(Start { id, kind, job, report_start }));
+        self.outbox.push_back(Output::Start(Box::new(Start { id, kind, job, report_start })));
         self.observe(started);
     }
 

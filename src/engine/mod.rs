@@ -108,9 +108,9 @@ pub(crate) enum Output {
     /// Drop this link's connection, at once and whatever it is doing. No answer.
     Disconnect(Link),
     /// Run this statement on the link. Answer `Reply`, or `Lost` if the connection ends.
-    Execute(Link, StatementId, Statement),
+    Execute(Link, StatementId, Box<Statement>),
     /// Start this run. Answer `Finished`, in the end.
-    Start(Start),
+    Start(Box<Start>),
     /// Cancel the run's token.
     Cancel(RunId, CancelReason),
     /// Async: drop the run's future, then answer `Finished(Aborted)`. Blocking: take the run back if its handler has
@@ -291,7 +291,7 @@ impl Engine {
         self.statements += 1;
         let id = StatementId(self.statements);
         self.link(link).sent(id, purpose, now);
-        self.outbox.push_back(Output::Execute(link, id, statement));
+        self.outbox.push_back(Output::Execute(link, id, Box::new(statement)));
     }
 
     fn rule(&self, kind: usize) -> Option<&KindRule> {

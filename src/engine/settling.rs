@@ -38,7 +38,8 @@ const NOT_COMMITTED: &str = "the handler called complete_in and returned Complet
 
 #[derive(Debug)]
 pub(super) struct Settling {
-    results: BTreeMap<RunId, Pending>,
+    /// In boxes: what is removed from a map moves its neighbours.
+    results: BTreeMap<RunId, Box<Pending>>,
     /// How many results the next statement may carry; halved when one of a batch is refused for its content.
     limit: usize,
     /// The last exchange failed: results go without a claim, so that a failing claim cannot hold them back.
@@ -101,8 +102,9 @@ impl Default for Settling {
 
 impl Settling {
     fn add(&mut self, settlement: Settlement, kind: Option<usize>, tally: Tally) {
-        let pending = Pending { settlement, kind, tally, not_before: None, busy: 0, degraded: false, retry: None };
-        self.results.insert(pending.settlement.id, pending);
+        let (id, not_before, retry) = (settlement.id, None, None);
+        let pending = Pending { settlement, kind, tally, not_before, busy: 0, degraded: false, retry };
+        self.results.insert(id, Box::new(pending));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -119,7 +121,7 @@ impl Settling {
 
     /// What the next exchange settles, of this share.
     pub(super) fn batch(&mut self, now: Instant, share: Share) -> Vec<Settlement> {
-        let sendable = |it: &&mut Pending| it.not_before.is_none_or(|at| at <= now) && share.has(it);
+        let sendable = |it: &&mut Box<Pending>| it.not_before.is_none_or(|at| at <= now) && share.has(it);
         let taken = self.results.values_mut().filter(sendable).take(self.limit);
         taken.map(|it| it.settlement.clone()).collect()
     }
@@ -343,7 +345,8 @@ impl Engine {
     }
 
     fn accepted(&mut self, now: Instant, id: RunId) {
-        let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
+        let Some(pending) = self.settling.results.remove(&id) else { return };
+        let Pending { settlement, kind, tally, .. } = *pending;
         match tally {
             Tally::Settled | Tally::Confirmed => self.report.settled += 1,
             Tally::TimedOut => self.report.timed_out += 1,
@@ -359,10 +362,10 @@ impl Engine {
 
     /// Somebody had asked for the job to end: whatever its run left, that is what became of it.
     fn cancelled(&mut self, now: Instant, id: RunId) {
-        if let Some(Pending { settlement, tally, .. }) = self.settling.results.get_mut(&id) {
-            settlement.outcome = Ending::Cancelled;
-            if matches!(tally, Tally::Released(_)) {
-                *tally = Tally::Settled;
+        if let Some(pending) = self.settling.results.get_mut(&id) {
+            pending.settlement.outcome = Ending::Cancelled;
+            if matches!(pending.tally, Tally::Released(_)) {
+                pending.tally = Tally::Settled;
             }
         }
         self.accepted(now, id);
@@ -370,7 +373,8 @@ impl Engine {
 
     /// The handler has completed the job before it ended; how it ended changes nothing about that.
     fn completed_itself(&mut self, id: RunId) {
-        let Some(Pending { settlement, kind, tally, .. }) = self.settling.results.remove(&id) else { return };
+        let Some(pending) = self.settling.results.remove(&id) else { return };
+        let Pending { settlement, kind, tally, .. } = *pending;
         self.report.settled += 1;
         let kind = self.kind_name(kind);
         let (job, run, ran) = (id.job_id(), id.run_count(), self.time_of(id));

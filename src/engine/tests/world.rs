@@ -401,8 +401,8 @@ impl World {
             Output::Disconnect(link) => {
                 self.nodes[node].connected.remove(&link);
             }
-            Output::Execute(link, id, statement) => self.send(node, link, id, statement),
-            Output::Start(start) => self.start(node, start),
+            Output::Execute(link, id, statement) => self.send(node, link, id, *statement),
+            Output::Start(start) => self.start(node, *start),
             Output::Cancel(id, reason) => {
                 self.nodes[node].cancels.push((self.time, id, reason));
                 self.cancel(node, id);
