@@ -68,16 +68,11 @@ impl Probe {
     }
 
     /// The library's own text.
-    fn text(self, schema: &str) -> String {
-        // With its indentation: the text's own head names the place too.
-        let claim = |head: &str| {
-            let alone = ["{settled}", "{taken}", "{both}"];
-            let text = include_str!("../../src/sql/claim.sql").replace("    {head}", head);
-            alone.iter().fold(text, |text, place| text.replace(place, ""))
-        };
+    fn text(self, schema: &str, kinds: usize) -> String {
         let text = match self {
-            Self::Claim { .. } => claim(include_str!("../../src/sql/parts/head.sql")),
-            Self::ClaimFrom { .. } => claim(include_str!("../../src/sql/parts/head_from.sql")),
+            Self::Claim { want } if kinds > depth(want) => claim(KINDS_MANY, HEAD),
+            Self::Claim { .. } => claim(KINDS, HEAD),
+            Self::ClaimFrom { .. } => claim(KINDS, HEAD_FROM),
             Self::Stale { .. } => include_str!("../../src/sql/stale.sql").to_owned(),
             Self::Promote { .. } => include_str!("../../src/sql/promote.sql").to_owned(),
             Self::Survey => include_str!("../../src/sql/survey.sql").to_owned(),
@@ -108,6 +103,24 @@ impl Probe {
             ],
         }
     }
+}
+
+const KINDS: &str = include_str!("../../src/sql/parts/kinds.sql");
+const KINDS_MANY: &str = include_str!("../../src/sql/parts/kinds_many.sql");
+const HEAD: &str = include_str!("../../src/sql/parts/head.sql");
+const HEAD_FROM: &str = include_str!("../../src/sql/parts/head_from.sql");
+
+/// A claim alone. The places are replaced with their indentation, for the text's own head names them too.
+fn claim(kinds: &str, head: &str) -> String {
+    let kinds = kinds.replace("    {kinds}", KINDS).replace("    {first}", &head.replace("{depth}", "1"));
+    let head = head.replace("{depth}", "$6::int + $7::int");
+    let text = include_str!("../../src/sql/claim.sql").replace("    {kinds}", &kinds).replace("    {head}", &head);
+    ["{settled}", "{taken}", "{both}"].iter().fold(text, |text, place| text.replace(place, ""))
+}
+
+/// How many rows a claim looks at.
+fn depth(want: i32) -> usize {
+    usize::try_from(want + SPARE).unwrap_or(0)
 }
 
 type Params = Vec<Box<dyn ToSql + Sync>>;
@@ -155,7 +168,7 @@ impl Prepared {
     pub(crate) fn new(client: &mut Client, probe: Probe, situation: &Situation) -> Result<Self> {
         let kinds: Vec<String> = (0..situation.kinds).map(kind).collect();
         let schema = situation.schema();
-        let statement = client.prepare(&probe.text(&schema))?;
+        let statement = client.prepare(&probe.text(&schema, kinds.len()))?;
         let rows = match probe {
             Probe::Claim { want } | Probe::ClaimFrom { want } => {
                 Some(if situation.has_own { usize::try_from(want)? } else { 0 })

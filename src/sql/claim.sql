@@ -12,8 +12,9 @@
 --   looked: candidates seen. looked > rows < want: some were lost to others, ask again with spare doubled
 --   stale:  a claim of another worker has run out, so stale.sql has something to find
 --   looked_for float8: seconds until the rows were found and locked
--- {head} looks through one kind: parts/head.sql, or parts/head_from.sql while that takes long. The other places are for an
--- exchange, which settles first: parts/completed.sql or parts/discarded.sql, and parts/both.sql.
+-- {kinds} says which kinds to look through: parts/kinds.sql, or parts/kinds_many.sql when there are more of them than rows
+-- are looked at. {head} looks through one kind: parts/head.sql, or parts/head_from.sql while that takes long. The other
+-- places are for an exchange, which settles first: parts/completed.sql or parts/discarded.sql, and parts/both.sql.
 -- Locks: FOR NO KEY UPDATE SKIP LOCKED on exactly the rows it returns; never waits.
 -- Kinds that are paused are left alone.
 -- Index: live_ready (one probe per kind), then TIDs; live_lease (one probe); payload_pkey for large payloads only;
@@ -24,11 +25,10 @@
 --   least(), because a count written by hand must not fail the claim of everybody.
 WITH {settled}peek AS MATERIALIZED (
   SELECT c.*, k.began
-  FROM (SELECT u.*, clock_timestamp() AS began
-        FROM unnest($3::text[], $4::int[]) WITH ORDINALITY u (kind, room, nth)) k
+  FROM (
+    {kinds}) k
   CROSS JOIN LATERAL (
     {head}) c
-  WHERE k.kind <> ALL (ARRAY(SELECT p.kind FROM {schema}.kind_state p WHERE p.paused_at IS NOT NULL ORDER BY p.kind))
   ORDER BY c.priority, c.created_at, c.id
   LIMIT $6::int + $7::int){taken}
 UPDATE {schema}.live j SET

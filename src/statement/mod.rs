@@ -189,8 +189,10 @@ fn fused(settle: &Settle, claim: &Claim) -> Option<Text> {
     match (settle.text(), claim.text()) {
         (Text::SettleCompleted, Text::Claim) => Some(Text::ExchangeCompleted),
         (Text::SettleCompleted, Text::ClaimFrom) => Some(Text::ExchangeCompletedFrom),
+        (Text::SettleCompleted, Text::ClaimMany) => Some(Text::ExchangeCompletedMany),
         (Text::SettleDiscarded, Text::Claim) => Some(Text::ExchangeDiscarded),
         (Text::SettleDiscarded, Text::ClaimFrom) => Some(Text::ExchangeDiscardedFrom),
+        (Text::SettleDiscarded, Text::ClaimMany) => Some(Text::ExchangeDiscardedMany),
         _ => None,
     }
 }

@@ -81,7 +81,17 @@ pub(crate) struct Bounds {
 
 impl Claim {
     pub(super) fn text(&self) -> Text {
-        if self.bounds.is_some() { Text::ClaimFrom } else { Text::Claim }
+        match self.bounds {
+            Some(_) => Text::ClaimFrom,
+            None if self.has_many_kinds() => Text::ClaimMany,
+            None => Text::Claim,
+        }
+    }
+
+    /// More than rows that are looked at, so that some need not be looked through.
+    fn has_many_kinds(&self) -> bool {
+        let depth = usize::try_from(self.want.saturating_add(self.spare)).unwrap_or(0);
+        self.kinds.len() > depth
     }
 
     pub(super) fn params(&self) -> Vec<Param<'_>> {

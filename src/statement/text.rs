@@ -11,14 +11,17 @@ use crate::database::SchemaName;
 pub(crate) enum Text {
     Claim,
     ClaimFrom,
+    ClaimMany,
     Relax,
     Settle,
     SettleCompleted,
     SettleDiscarded,
     ExchangeCompleted,
     ExchangeCompletedFrom,
+    ExchangeCompletedMany,
     ExchangeDiscarded,
     ExchangeDiscardedFrom,
+    ExchangeDiscardedMany,
     Stale,
     Recover,
     Promote,
@@ -59,17 +62,20 @@ pub(crate) enum Text {
 
 impl Text {
     /// In the order of the variants.
-    pub(crate) const ALL: [Self; 46] = [
+    pub(crate) const ALL: [Self; 49] = [
         Self::Claim,
         Self::ClaimFrom,
+        Self::ClaimMany,
         Self::Relax,
         Self::Settle,
         Self::SettleCompleted,
         Self::SettleDiscarded,
         Self::ExchangeCompleted,
         Self::ExchangeCompletedFrom,
+        Self::ExchangeCompletedMany,
         Self::ExchangeDiscarded,
         Self::ExchangeDiscardedFrom,
+        Self::ExchangeDiscardedMany,
         Self::Stale,
         Self::Recover,
         Self::Promote,
@@ -112,14 +118,17 @@ impl Text {
         match self {
             Self::Claim => "claim",
             Self::ClaimFrom => "claim_from",
+            Self::ClaimMany => "claim_many",
             Self::Relax => "relax",
             Self::Settle => "settle",
             Self::SettleCompleted => "settle_completed",
             Self::SettleDiscarded => "settle_discarded",
             Self::ExchangeCompleted => "exchange_completed",
             Self::ExchangeCompletedFrom => "exchange_completed_from",
+            Self::ExchangeCompletedMany => "exchange_completed_many",
             Self::ExchangeDiscarded => "exchange_discarded",
             Self::ExchangeDiscardedFrom => "exchange_discarded_from",
+            Self::ExchangeDiscardedMany => "exchange_discarded_many",
             Self::Stale => "stale",
             Self::Recover => "recover",
             Self::Promote => "promote",
@@ -166,14 +175,17 @@ impl Text {
 
     fn template(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::Claim => return Cow::Owned(claim(HEAD)),
-            Self::ClaimFrom => return Cow::Owned(claim_from()),
+            Self::Claim => return Cow::Owned(claim(Look::Plain)),
+            Self::ClaimFrom => return Cow::Owned(headed("claim_from: claim, from known keys on.", Look::From)),
+            Self::ClaimMany => return Cow::Owned(headed("claim_many: claim, when there are many kinds.", Look::Many)),
             Self::SettleCompleted => return Cow::Owned(settle_completed()),
             Self::SettleDiscarded => return Cow::Owned(settle_discarded()),
-            Self::ExchangeCompleted => return Cow::Owned(exchange(self, COMPLETED, HEAD)),
-            Self::ExchangeCompletedFrom => return Cow::Owned(exchange(self, COMPLETED, HEAD_FROM)),
-            Self::ExchangeDiscarded => return Cow::Owned(exchange(self, DISCARDED, HEAD)),
-            Self::ExchangeDiscardedFrom => return Cow::Owned(exchange(self, DISCARDED, HEAD_FROM)),
+            Self::ExchangeCompleted => return Cow::Owned(exchange(self, COMPLETED, Look::Plain)),
+            Self::ExchangeCompletedFrom => return Cow::Owned(exchange(self, COMPLETED, Look::From)),
+            Self::ExchangeCompletedMany => return Cow::Owned(exchange(self, COMPLETED, Look::Many)),
+            Self::ExchangeDiscarded => return Cow::Owned(exchange(self, DISCARDED, Look::Plain)),
+            Self::ExchangeDiscardedFrom => return Cow::Owned(exchange(self, DISCARDED, Look::From)),
+            Self::ExchangeDiscardedMany => return Cow::Owned(exchange(self, DISCARDED, Look::Many)),
             Self::Relax => include_str!("../sql/relax.sql"),
             Self::Settle => include_str!("../sql/settle.sql"),
             Self::Stale => include_str!("../sql/stale.sql"),
@@ -216,17 +228,54 @@ impl Text {
     }
 }
 
-const HEAD: &str = include_str!("../sql/parts/head.sql");
-const HEAD_FROM: &str = include_str!("../sql/parts/head_from.sql");
+/// How a claim looks for what is ready.
+#[derive(Clone, Copy)]
+enum Look {
+    Plain,
+    /// From known keys on, which two parameters more tell.
+    From,
+    /// When there are more kinds than rows that are looked at.
+    Many,
+}
+
+impl Look {
+    fn params(self) -> usize {
+        match self {
+            Self::Plain | Self::Many => 9,
+            Self::From => 11,
+        }
+    }
+
+    fn kinds(self) -> String {
+        let all = include_str!("../sql/parts/kinds.sql").trim_end();
+        match self {
+            Self::Plain | Self::From => all.to_owned(),
+            Self::Many => {
+                let many = include_str!("../sql/parts/kinds_many.sql").trim_end();
+                many.replace("    {kinds}", all).replace("    {first}", &self.head("1"))
+            }
+        }
+    }
+
+    /// Looks so deep into one kind.
+    fn head(self, depth: &str) -> String {
+        let head = match self {
+            Self::Plain | Self::Many => include_str!("../sql/parts/head.sql"),
+            Self::From => include_str!("../sql/parts/head_from.sql"),
+        };
+        head.trim_end().replace("{depth}", depth)
+    }
+}
+
 const COMPLETED: &str = include_str!("../sql/parts/completed.sql");
 const DISCARDED: &str = include_str!("../sql/parts/discarded.sql");
 
-fn claim(head: &str) -> String {
-    claim_between("", "", "", head)
+fn claim(look: Look) -> String {
+    claim_between("", "", "", look)
 }
 
-fn claim_from() -> String {
-    format!("-- claim_from: claim, from known keys on.\n{}", claim(HEAD_FROM))
+fn headed(head: &str, look: Look) -> String {
+    format!("-- {head}\n{}", claim(look))
 }
 
 fn settle_completed() -> String {
@@ -240,20 +289,22 @@ fn settle_discarded() -> String {
 /// A settlement and a claim as one statement, which needs no `BEGIN` and no `COMMIT` around it.
 ///
 /// The claim's parameters come first, then those of the settlement without the worker, which both have.
-fn exchange(text: Text, settle: &str, head: &str) -> String {
-    let settled = format!("\n{},\n", behind(settle.trim_end(), if head == HEAD { 9 } else { 11 }));
+fn exchange(text: Text, settle: &str, look: Look) -> String {
+    let settled = format!("\n{},\n", behind(settle.trim_end(), look.params()));
     let both = include_str!("../sql/parts/both.sql");
-    let claim = claim_between(&settled, ",\ntaken AS (", both.trim_end(), head);
+    let claim = claim_between(&settled, ",\ntaken AS (", both.trim_end(), look);
     format!(
         "-- {}: settles as its part says, then claims. The first row tells what was settled, the others what was claimed.\n{claim}",
         text.name()
     )
 }
 
-fn claim_between(settled: &str, taken: &str, both: &str, head: &str) -> String {
+fn claim_between(settled: &str, taken: &str, both: &str, look: Look) -> String {
     let claim = include_str!("../sql/claim.sql");
-    let places = [("    {head}", head.trim_end()), ("{settled}", settled), ("{taken}", taken), ("{both}", both)];
-    places.into_iter().fold(claim.to_owned(), |sql, (place, part)| sql.replace(place, part))
+    let (kinds, head) = (look.kinds(), look.head("$6::int + $7::int"));
+    let looks = [("    {kinds}", kinds.as_str()), ("    {head}", &head)];
+    let places = looks.into_iter().chain([("{settled}", settled), ("{taken}", taken), ("{both}", both)]);
+    places.fold(claim.to_owned(), |sql, (place, part)| sql.replace(place, part))
 }
 
 /// The text with its parameters from the second on behind so many others.

@@ -11,6 +11,6 @@
         AND (r.created_at, r.id) >= (coalesce(($10::timestamptz[])[3 * k.nth - 2 + p.priority], '-infinity'),
                                      ($11::bigint[])[3 * k.nth - 2 + p.priority])
       ORDER BY r.kind, r.priority, r.created_at, r.id
-      LIMIT least(k.room, $6::int + $7::int)) h
+      LIMIT least(k.room, {depth})) h
     ORDER BY h.priority, h.created_at, h.id
-    LIMIT least(k.room, $6::int + $7::int)
+    LIMIT least(k.room, {depth})

@@ -18,6 +18,91 @@ fn a_bounded_claim_begins_at_its_keys() {
     assert_eq!(ids(&db.claim(from(None, 0))), [all[0], all[1]]);
 }
 
+const MANY: [&str; 12] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9", "k10", "k11"];
+
+/// Of more kinds than rows that are looked at, or of as many: `spare` decides.
+fn of_many(want: i32, spare: i32) -> Claim {
+    let leases = vec![60.0; MANY.len()];
+    Claim { kinds: MANY.to_vec(), leases, room: vec![1_000; MANY.len()], want, spare, ..claim(ME) }
+}
+
+/// Claims, and undoes that.
+fn tried(db: &mut Db, claim: Claim) -> (Vec<i64>, u64) {
+    let reply = db.claim(claim);
+    db.run("UPDATE {schema}.live SET state = 0, claimed_by = NULL, claim_expires_at = NULL WHERE state = 2");
+    (ids(&reply), reply.looked)
+}
+
+#[test]
+fn among_many_kinds_the_same_jobs_are_claimed_as_when_each_kind_is_looked_through() {
+    let mut db = Db::new();
+    // The same in each run, and no order in it: kinds that have none, few or many, of all priorities and ages.
+    db.run(
+        "INSERT INTO {schema}.live (kind, priority, created_at, payload, state) \
+         SELECT 'k' || (i * i * 7 % 11), (i * 5 % 7) % 3, '2020-01-01'::timestamptz + make_interval(secs => i * 37 % 101), \
+         '1', 0 FROM generate_series(1, 150) i",
+    );
+    let skip: Vec<i64> = (1..150).step_by(4).collect();
+    let variants: [fn(Claim) -> Claim; 4] = [
+        |it| it,
+        |it| Claim { floor: 1, ..it },
+        |it| Claim { floor: 2, room: (1..=12).map(|nth| nth % 3 + 1).collect(), ..it },
+        |it| Claim { room: vec![1; 12], ..it },
+    ];
+    for want in 1..9 {
+        for vary in variants {
+            for skip in [Vec::new(), skip.clone()] {
+                let (pruned, whole) = (of_many(want, 2), of_many(want, 12));
+                assert!(pruned.text() == Text::ClaimMany && whole.text() == Text::Claim);
+                let (pruned, whole) = [pruned, whole].map(|it| vary(Claim { skip: skip.clone(), ..it })).into();
+                let (pruned, whole) = (tried(&mut db, pruned), tried(&mut db, whole));
+                assert_eq!(pruned.0, whole.0, "{want}");
+                assert!(pruned.1 <= whole.1.min(u64::from(want.unsigned_abs()) + 2), "{pruned:?} {whole:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn paused_kinds_take_no_place_among_many() {
+    let mut db = Db::new();
+    let all: Vec<i64> = MANY.iter().map(|kind| db.enqueue_one(kind)).collect();
+    db.run("INSERT INTO {schema}.kind_state (kind, paused_at) SELECT 'k' || i, now() FROM generate_series(0, 8) i");
+    assert_eq!(ids(&db.claim(of_many(3, 0))), all[9..]);
+}
+
+#[test]
+fn among_many_kinds_few_are_looked_through() {
+    let mut db = Db::new();
+    db.run(
+        "INSERT INTO {schema}.live (kind, payload, state) \
+         SELECT 'k' || k, '1', 0 FROM generate_series(0, 11) k, generate_series(1, 40)",
+    );
+    let mut read = |text: Text| {
+        let sql = db.texts.sql(text);
+        db.client.batch_execute(&format!("PREPARE {} AS {sql}", text.name())).unwrap();
+        let explain = format!(
+            "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) \
+             EXECUTE {}('w', '{{60}}', '{{{}}}', array_fill(9, '{{12}}'), 0, 8, 2, 1, '{{}}')",
+            text.name(),
+            MANY.join(",")
+        );
+        let mut trial = db.client.transaction().unwrap();
+        let plan: Vec<String> = trial.query(&explain, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+        trial.rollback().unwrap();
+        // Rows of one look, and how often it looked.
+        let looks = plan.iter().filter(|line| line.contains("live_ready on live r"));
+        let number = |line: &str, what: &str| {
+            let behind = line.split_once(what).unwrap().1;
+            behind.split([' ', ')']).next().unwrap().parse::<f64>().unwrap()
+        };
+        looks.map(|line| number(line, "rows=") * number(line, "loops=")).sum::<f64>()
+    };
+    let (many, whole) = (read(Text::ClaimMany), read(Text::Claim));
+    assert!((106.0..=112.0).contains(&whole), "nine of each, its room: {whole}");
+    assert!((100.0..=104.0).contains(&many), "one of each, and nine of ten: {many}");
+}
+
 #[test]
 fn a_claim_says_how_long_it_looked() {
     let mut db = Db::new();

@@ -13,6 +13,17 @@ const EXPECTED: &[(Text, &[&str])] = &[
         &["live_ready on live r", "live_lease on live s", "Tid Scan on live l", "Tid Scan on live j", "payload_pkey"],
     ),
     (
+        Text::ClaimMany,
+        &[
+            "live_ready on live r",
+            "live_ready on live r_1",
+            "live_lease on live s",
+            "Tid Scan on live l",
+            "Tid Scan on live j",
+            "payload_pkey",
+        ],
+    ),
+    (
         Text::ExchangeCompleted,
         &[
             "live_pkey on live l",
@@ -27,6 +38,16 @@ const EXPECTED: &[(Text, &[&str])] = &[
         &[
             "live_pkey on live l",
             "live_ready on live r",
+            "live_lease on live s",
+            "Tid Scan on live l_",
+            "Tid Scan on live j",
+        ],
+    ),
+    (
+        Text::ExchangeCompletedMany,
+        &[
+            "live_pkey on live l",
+            "live_ready on live r_1",
             "live_lease on live s",
             "Tid Scan on live l_",
             "Tid Scan on live j",

@@ -22,10 +22,13 @@ fn samples() -> Vec<Statement> {
             claim: Some(Claim { skip: vec![1], ..claim(ME) }),
         },
         Statement::Exchange { settle: None, claim: Some(Claim { durable: false, ..claim(ME) }) },
-        both(false, None),
-        both(true, None),
-        both(false, Some(bounds())),
-        both(true, Some(bounds())),
+        both(false, claim(ME)),
+        both(true, claim(ME)),
+        both(false, Claim { bounds: Some(bounds()), ..claim(ME) }),
+        both(true, Claim { bounds: Some(bounds()), ..claim(ME) }),
+        both(false, many()),
+        both(true, many()),
+        Statement::Exchange { settle: None, claim: Some(many()) },
         brief(vec![bare(id, Ending::Completed)], false),
         brief(vec![bare(id, Ending::Completed)], true),
         Statement::Exchange { settle: None, claim: Some(Claim { bounds: Some(bounds()), ..claim(ME) }) },
@@ -62,15 +65,20 @@ fn bounds() -> Bounds {
     Bounds { created_at: vec![None, Some(SystemTime::UNIX_EPOCH), None], ids: vec![0, 1, 0] }
 }
 
+/// Of more kinds than rows that are looked at.
+fn many() -> Claim {
+    Claim { want: 1, spare: 0, ..claim(ME) }
+}
+
 /// A brief settlement with a claim.
-fn both(discard: bool, bounds: Option<Bounds>) -> Statement {
+fn both(discard: bool, claim: Claim) -> Statement {
     let settle = Settle {
         worker: ME.into(),
         rows: vec![bare(RunId { job: 1, run: 1 }, Ending::Completed)],
         discard,
         brief: true,
     };
-    Statement::Exchange { settle: Some(settle), claim: Some(Claim { bounds, ..claim(ME) }) }
+    Statement::Exchange { settle: Some(settle), claim: Some(claim) }
 }
 
 fn inquiries() -> Vec<Inquiry> {
@@ -166,7 +174,7 @@ fn the_folder_holds_one_file_per_text_that_is_not_made_of_others() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter_map(|name| Some(name.strip_suffix(".sql")?.to_owned()))
         .collect();
-    let made = |text: &Text| *text == Text::ClaimFrom || text.name().starts_with("exchange_");
+    let made = |text: &Text| [Text::ClaimFrom, Text::ClaimMany].contains(text) || text.name().starts_with("exchange_");
     let whole = Text::ALL.iter().filter(|text| !made(text));
     let texts: BTreeSet<String> = whole.map(|text| text.name().to_owned()).collect();
     assert_eq!(files, texts);
