@@ -112,6 +112,12 @@ fn seconds_to(at: Duration, now: Duration) -> f64 {
     at.as_secs_f64() - now.as_secs_f64()
 }
 
+/// When a job is due that is new at `now`.
+fn due(job: &NewJob, now: Duration) -> Duration {
+    let at = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    job.due_at.map_or(now + Duration::from_secs_f64(job.delay.max(0.0)), |it| at(it).max(now))
+}
+
 /// The few kinds of a test live as long as the test.
 fn kind_name(name: &str) -> &'static str {
     const KINDS: [&str; 4] = ["a", "b", "fast", "slow"];
@@ -129,17 +135,17 @@ impl Server {
 
     fn insert(&mut self, job: &NewJob, due: Duration) -> i64 {
         let id = self.next_id();
-        self.insert_as(id, job, due);
+        self.insert_as(id, job, self.now, due);
         id
     }
 
-    fn insert_as(&mut self, id: i64, job: &NewJob, due: Duration) {
+    fn insert_as(&mut self, id: i64, job: &NewJob, created: Duration, due: Duration) {
         let row = Row {
             kind: kind_name(&job.kind),
             priority: job.priority,
-            created: self.now,
+            created,
             visible: due,
-            state: if due > self.now { State::Scheduled } else { State::Ready },
+            state: if due > created { State::Scheduled } else { State::Ready },
             run_count: 0,
             failures: 0,
             payload: job.payload.get().to_owned(),
@@ -209,7 +215,7 @@ impl Server {
     }
 
     fn enqueue_new(&mut self, job: &NewJob) -> NewId {
-        let due = self.due(job);
+        let due = due(job, self.now);
         let id = self.insert(job, due);
         NewId { id, due_in: (due > self.now).then(|| seconds_to(due, self.now)) }
     }
@@ -219,18 +225,15 @@ impl Server {
     }
 
     fn copy(&mut self, copy: &CopyJobs) -> Vec<NewId> {
+        // All counts from when the numbers were given out, however much later the jobs come.
+        let reserved = Duration::from_micros(copy.numbers.at.unsigned_abs());
         let jobs = copy.numbers.ids.iter().zip(copy.jobs.rows());
         let copied = jobs.map(|(id, job)| {
-            let due = self.due(job);
-            self.insert_as(*id, job, due);
-            NewId { id: *id, due_in: (due > self.now).then(|| seconds_to(due, self.now)) }
+            let due = due(job, reserved);
+            self.insert_as(*id, job, reserved, due);
+            NewId { id: *id, due_in: (due > reserved).then(|| seconds_to(due, reserved)) }
         });
         copied.collect()
-    }
-
-    fn due(&self, job: &NewJob) -> Duration {
-        let at = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        job.due_at.map_or(self.now + Duration::from_secs_f64(job.delay.max(0.0)), |it| at(it).max(self.now))
     }
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> bool {

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Row, Server, State, seconds_to};
+use super::{Row, Server, State, due, seconds_to};
 use crate::Effect;
 use crate::statement::{Candidate, Decision, Found, KeyedAnswer, KeyedJob};
 
 impl Server {
     pub(crate) fn enqueue_keyed(&mut self, it: &KeyedJob) -> KeyedAnswer {
-        let due = self.due(&it.job);
+        let due = due(&it.job, self.now);
         let Some(key) = &it.job.dedup_key else { return self.insert_keyed(it, due) };
         let pending = self.pending(&it.job.kind, key, &it.skip);
         let expected = it.stance.as_ref().map(|stance| stance.expected.as_str());

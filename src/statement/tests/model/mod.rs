@@ -11,9 +11,12 @@ mod real;
 mod script;
 mod stage;
 
+use std::time::Duration;
+
+use super::*;
 use crate::engine::tests::failure::{Failure, script_in, script_of_file};
 use crate::engine::tests::seeds::{self, Figures};
-use crate::engine::tests::server::Flaw;
+use crate::engine::tests::server::{Flaw, Server};
 use crate::engine::tests::shrink::shrink;
 use real::Real;
 use script::Step;
@@ -105,6 +108,21 @@ fn a_row_that_somebody_holds_is_left_alone_in_both() {
     let figures = perform(&mut Real::new(), &script, None).unwrap_or_else(|why| panic!("{why}"));
     let seen = ["claimed", "another candidate", "busy candidate", "replaced"].map(|it| figures.get(it));
     assert_eq!(seen, [Some(&1); 4], "{figures:?}");
+}
+
+#[test]
+fn jobs_that_are_copied_long_after_their_numbers_were_given_out_count_from_then() {
+    let mut model = Server::default();
+    model.now += Duration::from_secs(1_000);
+    let Reply::Reserved(numbers) = model.execute(&Statement::Reserve(2)) else { panic!() };
+    model.now += Duration::from_secs(60);
+    let rows = vec![job("a"), NewJob { delay: 5.0, ..job("a") }];
+    let copy = CopyJobs { jobs: NewJobs::new(rows), numbers };
+    let told = copy.ids();
+    let Reply::Enqueued(answered) = model.execute(&Statement::Copy(copy)) else { panic!() };
+    assert_eq!(answered, told);
+    let stored = model.live.values().map(|row| (row.created.as_secs(), row.visible.as_secs()));
+    assert_eq!(stored.collect::<Vec<_>>(), [(1_000, 1_000), (1_000, 1_005)]);
 }
 
 #[test]
