@@ -75,6 +75,11 @@ impl<P> LinkState<P> {
         matches!(self.status, Status::Up { in_flight: None, paused_until: None })
     }
 
+    /// Up, with nothing in flight, whether it waits after a failed statement or not.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self.status, Status::Up { in_flight: None, .. })
+    }
+
     pub(crate) fn pass_time(&mut self, now: Instant) {
         if let Status::Up { paused_until, .. } = &mut self.status {
             paused_until.take_if(|until| *until <= now);

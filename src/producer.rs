@@ -25,7 +25,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::link::{Epoch, LinkState, StatementId};
 use crate::migration::check_version;
 use crate::observer::Event;
-use crate::statement::{Enqueue, Recovery, Reply, Statement};
+use crate::statement::{Enqueue, Notify, Recovery, Reply, Statement};
 use crate::time::{later, sooner};
 
 use call::{Call, Insert, in_vain, overloaded};
@@ -72,7 +72,7 @@ enum Purpose {
     Enqueue(Vec<Insert>),
     Reserve(Insert),
     Keyed(Vec<Queued>),
-    Notify(Vec<(CallId, Response)>),
+    Notify(Vec<(CallId, Response)>, Notify),
     Stale(CallId, RecoveredStale),
     Recover(CallId, RecoveredStale),
     Inquire(Asked),
@@ -93,12 +93,16 @@ pub(crate) struct Producer {
     parked: Vec<(Instant, Call)>,
     /// Committed rows whose notification is not sent yet.
     stored: Vec<(CallId, Response)>,
+    /// Those of a notification that was refused, and what is sent instead.
+    untold: Option<(Vec<(CallId, Response)>, Notify)>,
     /// The recovery that goes on: what it has done, and the rows that it found.
     recovery: Option<(CallId, RecoveredStale, Vec<Recovery>)>,
     ready: BTreeSet<String>,
     due: BTreeMap<String, f64>,
     /// Running jobs that were asked to end.
     cancelled: BTreeSet<i64>,
+    /// What went wrong last, since the last answer.
+    trouble: Option<Fault>,
     /// After a refused batch its calls go one by one: one of them is at fault, the others are not.
     alone: usize,
     closed: bool,
@@ -119,6 +123,8 @@ impl Producer {
             keyed_is_next: false,
             parked: Vec::new(),
             stored: Vec::new(),
+            untold: None,
+            trouble: None,
             recovery: None,
             ready: BTreeSet::new(),
             due: BTreeMap::new(),
@@ -213,7 +219,7 @@ impl Producer {
     }
 
     fn has_work(&self) -> bool {
-        self.is_waited_for() || !self.stored.is_empty() || self.recovery.is_some()
+        self.is_waited_for() || !self.stored.is_empty() || self.untold.is_some() || self.recovery.is_some()
     }
 
     fn is_waited_for(&self) -> bool {
@@ -225,9 +231,8 @@ impl Producer {
             // A schema that did not fit is looked at again only for somebody who waits, or this would ask for ever.
             return self.is_waited_for().then_some((Statement::Check, Purpose::Check));
         }
-        if !self.stored.is_empty() {
-            let answers = std::mem::take(&mut self.stored);
-            return Some((self.notification(), Purpose::Notify(answers)));
+        if let Some((answers, notify)) = self.next_notification() {
+            return Some((Statement::Notify(notify.clone()), Purpose::Notify(answers, notify)));
         }
         if let Some((id, done, rows)) = self.recovery.take() {
             return Some(next_recovery(id, done, rows));
@@ -272,9 +277,13 @@ impl Producer {
         match reply {
             Ok(reply) => {
                 self.link.healthy();
+                self.trouble = None;
                 self.take_in(now, purpose, reply);
             }
-            Err(fault) => self.failed(now, purpose, &fault),
+            Err(fault) => {
+                self.trouble = Some(fault.clone());
+                self.failed(now, purpose, &fault);
+            }
         }
     }
 
@@ -295,7 +304,7 @@ impl Producer {
             (Purpose::Enqueue(calls), Reply::Enqueued(ids)) => self.stored_rows(calls, &ids),
             (Purpose::Reserve(insert), Reply::Reserved(numbers)) => self.reserved(insert, numbers),
             (Purpose::Keyed(calls), Reply::Keyed(answers)) => self.keyed_answered(now, calls, answers),
-            (Purpose::Notify(answers), _) => self.answer_all(answers),
+            (Purpose::Notify(answers, _), _) => self.answer_all(answers),
             (Purpose::Stale(id, done), Reply::Stale(rows)) => self.found_stale(id, done, rows),
             (Purpose::Recover(id, done), Reply::Recovered(rows)) => self.recovered(id, done, rows),
             (Purpose::Inquire(asked), Reply::Inquiry(found)) => self.inquired(now, asked, found),
@@ -313,6 +322,7 @@ impl Producer {
         if !self.link.is_current(epoch) {
             return;
         }
+        self.trouble = Some(fault.clone());
         let (retry_in, purpose) = self.link.down(now);
         if self.rules.observed {
             self.observe(Event::LinkLost { link: "queue", error: fault.message.clone(), retry_in });
@@ -341,8 +351,7 @@ impl Producer {
             Purpose::Keyed(calls) => self.keyed_failed(now, calls, fault),
             // Whatever became of the numbers, no job was sent.
             Purpose::Reserve(insert) => self.insert_failed(now, vec![insert], &fault.clone().not_sent()),
-            // The rows are committed. Workers find them when they poll.
-            Purpose::Notify(answers) => self.answer_all(answers),
+            Purpose::Notify(answers, notify) => self.notification_failed(answers, notify),
             Purpose::Inquire(asked) => self.inquiry_failed(now, asked, fault),
             // Nothing is lost by it, and what was put back already is counted nowhere else.
             Purpose::Stale(id, _) | Purpose::Recover(id, _) => {
@@ -353,9 +362,9 @@ impl Producer {
 
     fn give_up_late_calls(&mut self, now: Instant) {
         while let Some(call) = self.waiting.pop_late(now) {
-            self.answer(call.id, Err(in_vain(&call.request)));
+            self.answer(call.id, Err(in_vain(&call.request, self.trouble.as_ref())));
         }
-        for (id, error) in self.keyed.take_late(now) {
+        for (id, error) in self.keyed.take_late(now, self.trouble.as_ref()) {
             self.answer(id, Err(error));
         }
     }

@@ -14,7 +14,7 @@ use super::runs::{Abort, Row, Run, Work};
 use super::{Engine, Link, Output};
 use crate::cancellation::CancelReason;
 use crate::job::{ClaimedJob, RunId};
-use crate::link::STATEMENT_DEADLINE;
+use crate::link::{LinkState, STATEMENT_DEADLINE};
 use crate::observer::Event;
 use crate::statement::{Held, Renew, Statement};
 use crate::time::{later, sooner};
@@ -95,7 +95,12 @@ impl Engine {
     }
 
     fn renewal_link_is_idle(&self) -> bool {
-        if self.watch.is_up() { self.watch.is_idle() } else { self.work.is_idle() }
+        self.may_renew_over(if self.watch.is_up() { &self.watch } else { &self.work })
+    }
+
+    /// Whatever else the server has refused holds no renewal up; only a renewal that was refused waits like all others.
+    fn may_renew_over(&self, link: &LinkState<Purpose>) -> bool {
+        if self.leases.failing { link.is_idle() } else { link.is_free() }
     }
 
     /// The renewal to send now over `link`. While the watch link is down, the work link takes it on.
@@ -105,7 +110,7 @@ impl Engine {
             Link::Work => !self.watch.is_up(),
             Link::Settle => false,
         };
-        if !here || self.leases.renew_at.is_none_or(|at| at > now) {
+        if !here || !self.renewal_link_is_idle() || self.leases.renew_at.is_none_or(|at| at > now) {
             return None;
         }
         let held = || self.runs.iter().filter(|(_, run)| is_renewed(run));

@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 const REMEMBERED: usize = 64;
 
 /// How long after a refused interest it is said again. What else the link has to do waits as long for each attempt.
-const INTEREST_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const INTEREST_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Watching {
@@ -230,9 +230,6 @@ impl Engine {
         if let Some(epoch) = self.watch.connect(now) {
             self.outbox.push_back(Output::Connect(Link::Watch, epoch));
         }
-        if !self.watch.is_idle() {
-            return;
-        }
         if let Some((statement, purpose)) = self.next_watch(now) {
             self.watching.pulse_at = Some(later(now, SILENCE));
             self.execute(now, Link::Watch, statement, purpose);
@@ -242,6 +239,9 @@ impl Engine {
     fn next_watch(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
         if let Some(renewal) = self.renewal_due(now, Link::Watch) {
             return Some(renewal);
+        }
+        if !self.watch.is_idle() {
+            return None;
         }
         if self.watching.interest_at.take_if(|at| *at <= now).is_some() {
             let keys = interest::of_worker(&self.rules.channel, &self.all_kinds());

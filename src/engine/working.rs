@@ -1,9 +1,10 @@
 //! The work link: one statement at a time, the most pressing first.
 #![deny(clippy::disallowed_methods)]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::purpose::{Exchange, Purpose};
+use super::watching::INTEREST_AGAIN;
 use super::{Engine, Link, Output};
 use crate::JobStatus;
 use crate::fault::{Fault, FaultKind};
@@ -93,7 +94,12 @@ impl Engine {
         // A batch refused for its content is halved and sent again at once; everything else waits a little.
         let bisecting = matches!(fault.kind, FaultKind::Statement)
             && matches!(&purpose, Purpose::Exchange(it) if it.claim.is_none());
-        let retry_in = if bisecting { std::time::Duration::ZERO } else { self.link(link).pause(now) };
+        let retry_in = match &purpose {
+            _ if bisecting => Duration::ZERO,
+            // It keeps nothing else waiting.
+            Purpose::Interest => INTEREST_AGAIN,
+            _ => self.link(link).pause(now),
+        };
         let statement = purpose.name();
         self.observe(Event::StatementFailed { statement, error: fault.message.clone(), retry_in });
         self.failed_purpose(now, purpose, fault);
@@ -175,21 +181,21 @@ impl Engine {
         if let Some(epoch) = self.work.connect(now) {
             self.outbox.push_back(Output::Connect(Link::Work, epoch));
         }
-        if !self.work.is_idle() {
-            return;
-        }
         if let Some((statement, purpose)) = self.next_work(now) {
             self.execute(now, Link::Work, statement, purpose);
         }
     }
 
     fn next_work(&mut self, now: Instant) -> Option<(Statement, Purpose)> {
-        if !self.watching.is_checked() {
+        if self.work.is_idle() && !self.watching.is_checked() {
             self.watching.checking();
             return Some((Statement::Check, Purpose::Check));
         }
         if let Some(renewal) = self.renewal_due(now, Link::Work) {
             return Some(renewal);
+        }
+        if !self.work.is_idle() {
+            return None;
         }
         if self.reconciliation_due(now) {
             return Some((self.held_statement(), Purpose::Held));

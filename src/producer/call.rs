@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::fault::{Fault, FaultKind};
 use crate::statement::{Finding, Inquiry, NewJobs, Numbers};
 
 use super::RecoveredStale;
@@ -63,15 +64,34 @@ pub(super) struct Insert {
     pub(super) deadline: Instant,
 }
 
-/// What to tell a caller whose request could not be sent in time.
-pub(super) fn in_vain(request: &Request) -> Error {
-    let why = "the server could not be reached in time; try again later";
-    match request {
+/// What to tell a caller whose request could not be sent in time, or was refused until then: the `trouble`.
+pub(super) fn in_vain(request: &Request, trouble: Option<&Fault>) -> Error {
+    let why = unreached("in time", trouble);
+    let error = match request {
         Request::Enqueue(_) | Request::Keyed(_) => {
             Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"))
         }
         Request::Inquire(inquiry) => Error::new(ErrorKind::Unavailable, format!("{}: {why}", inquiry.doing())),
         Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
+    };
+    caused(error, trouble)
+}
+
+/// Why nothing came of a request, with what the server or the connection said last.
+pub(super) fn unreached(when: &str, trouble: Option<&Fault>) -> String {
+    match trouble {
+        Some(Fault { kind: FaultKind::Link, message, .. }) => {
+            format!("the server could not be reached {when} ({message}); try again later")
+        }
+        Some(Fault { message, .. }) => format!("the server did not take it {when} ({message}); try again later"),
+        None => format!("the server could not be reached {when}; try again later"),
+    }
+}
+
+pub(super) fn caused(error: Error, trouble: Option<&Fault>) -> Error {
+    match trouble.and_then(|fault| fault.source.clone()) {
+        Some(source) => error.with_postgres(source),
+        None => error,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::time::{later, sooner};
 use crate::{Effect, Enqueued, JobId};
 
 use super::bulk::MAX_BYTES;
-use super::call::{CallId, Response};
+use super::call::{CallId, Response, caused, unreached};
 use super::inserting::{Aftermath, gone_wrong};
 use super::{Producer, Purpose};
 
@@ -149,7 +149,7 @@ impl Keyed {
     }
 
     /// Those that have waited as long as they may.
-    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(CallId, Error)> {
+    pub(super) fn take_late(&mut self, now: Instant, trouble: Option<&Fault>) -> Vec<(CallId, Error)> {
         let is_late = |it: &Queued| it.until <= now;
         if !self.waiting.iter().any(is_late) {
             return Vec::new();
@@ -157,7 +157,7 @@ impl Keyed {
         let late: VecDeque<Queued>;
         (late, self.waiting) = mem::take(&mut self.waiting).into_iter().partition(is_late);
         self.bytes -= late.iter().map(Queued::weight).sum::<usize>();
-        late.iter().map(|it| (it.id, in_vain(it))).collect()
+        late.iter().map(|it| (it.id, in_vain(it, trouble))).collect()
     }
 
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = CallId> + use<> {
@@ -302,11 +302,11 @@ pub(super) fn too_late(call: &KeyedCall) -> Error {
     Error::new(ErrorKind::Contended, what)
 }
 
-fn in_vain(it: &Queued) -> Error {
+fn in_vain(it: &Queued, trouble: Option<&Fault>) -> Error {
     if !it.held_up {
         let when = if it.has_met { "in the time that `merge` had left" } else { "in time" };
-        let what = format!("the job was not enqueued: the server could not be reached {when}; try again later");
-        return Error::new(ErrorKind::NotEnqueued, what);
+        let what = format!("the job was not enqueued: {}", unreached(when, trouble));
+        return caused(Error::new(ErrorKind::NotEnqueued, what), trouble);
     }
     let (kind, key) = it.key();
     let what = format!(

@@ -152,6 +152,10 @@ impl Desk {
         self.tell(Input::Tick);
     }
 
+    fn told(&self, id: CallId) -> String {
+        self.answers[&id].as_ref().unwrap_err().to_string()
+    }
+
     fn failure(&self, id: CallId) -> ErrorKind {
         self.answers[&id].as_ref().unwrap_err().kind()
     }
@@ -191,6 +195,23 @@ fn a_call_is_answered_when_its_notification_has_been_sent() {
     assert!(matches!(desk.sent(), Statement::Notify(notify) if notify.payload == "v1;a;0"));
     desk.reply(Reply::Done);
     assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Enqueued(vec![1]));
+}
+
+#[test]
+fn a_refused_notification_is_sent_to_everybody_and_then_no_more() {
+    let mut desk = Desk::ready();
+    desk.enqueue(1, 0.0);
+    desk.store();
+    desk.enqueue(2, 0.0);
+    assert!(matches!(desk.sent(), Statement::Notify(notify) if !notify.keys.is_empty()));
+    desk.refuse(FaultKind::Statement);
+    assert!(
+        matches!(desk.sent(), Statement::Notify(Notify { payload, keys, .. }) if payload == "v1;a;0" && keys.is_empty())
+    );
+    assert!(desk.answers.is_empty(), "the caller waits for that");
+    desk.refuse(FaultKind::Statement);
+    assert_eq!(desk.answers[&1].as_ref().unwrap(), &Response::Enqueued(vec![1]));
+    assert_eq!(desk.rows(), 1, "the next call had to wait for its turn, no longer");
 }
 
 #[test]
@@ -250,6 +271,27 @@ fn a_job_that_could_not_be_sent_in_time_is_reported_as_not_enqueued() {
         desk.tell(Input::Lost(desk.epoch, Fault::link("refused")));
     }
     assert_eq!(desk.failure(1), ErrorKind::NotEnqueued);
+    assert!(desk.told(1).contains("could not be reached in time (refused)"), "{}", desk.told(1));
+}
+
+#[test]
+fn a_job_that_the_server_refused_until_it_was_too_late_is_reported_with_what_it_said() {
+    let mut desk = Desk::ready();
+    for (id, offer) in [(1, false), (2, true)] {
+        if offer {
+            desk.offer(id, "k");
+        } else {
+            desk.enqueue(id, 0.0);
+        }
+        while !desk.answers.contains_key(&id) {
+            if desk.in_flight.is_some() {
+                desk.refuse(FaultKind::Transient);
+            }
+            desk.pass(Duration::from_secs(1));
+        }
+        assert_eq!(desk.failure(id), ErrorKind::NotEnqueued);
+        assert!(desk.told(id).contains("did not take it in time (refused)"), "{}", desk.told(id));
+    }
 }
 
 #[test]

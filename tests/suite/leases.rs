@@ -1,5 +1,6 @@
 //! Leases: renewed while a handler runs, recovered when nobody renews them.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime};
 
@@ -7,6 +8,7 @@ use venturi::{CancelReason, Event};
 
 use super::child::{self, Mood};
 use super::front::{Front, WorkerSpec};
+use super::interest::in_kind;
 use super::place::eventually;
 use super::probe::{Blast, Kind, Step, job};
 use super::stage::Stage;
@@ -186,6 +188,31 @@ pub(crate) fn without_renewal_a_lease_ends_in_its_time(front: &dyn Front) {
     let report = first.stop();
     assert_eq!((report.settled, report.late), (0, 1), "{report:?}");
     assert_eq!(stage.place.job(id).note.as_deref(), Some("in time"));
+}
+
+pub(crate) fn a_worker_whose_interest_is_refused_again_and_again_keeps_its_claims(front: &dyn Front) {
+    let stage = Stage::new(front);
+    let (mut somebody, key) = (stage.place.session(), in_kind(&stage.place.schema, "plain"));
+    somebody.query("SELECT pg_advisory_lock($1)", &[&key]).expect("the lock");
+    stage.work(&short_lease());
+    let waiting = "SELECT a.query_start FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+        WHERE l.locktype = 'advisory' AND NOT l.granted AND (l.classid::bigint << 32) | l.objid::bigint = $1";
+    let mut tries = BTreeSet::<SystemTime>::new();
+    // So often that back-off would hold up what comes next for longer than the lease.
+    eventually("it has asked eight times", || {
+        tries.extend(stage.place.rows(waiting, &[&key]).iter().map(|row| row.get::<_, SystemTime>(0)));
+        (tries.len() >= 8).then_some(())
+    });
+    let id = stage.enqueue(job("long").run([Step::Wait("end".to_owned())]));
+    stage.wait_start("long", 1);
+    stage.work(&short_lease());
+    let expiry =
+        || -> SystemTime { stage.place.rows("SELECT claim_expires_at FROM live WHERE id = $1", &[&id])[0].get(0) };
+    let first = expiry();
+    eventually("it is renewed", || (expiry() > first + 2 * Duration::from_secs(3)).then_some(()));
+    stage.open("end");
+    let row = stage.place.wait_status(id, "completed");
+    assert_eq!((row.run_count, stage.place.events(id)), (1, vec!["completed".to_owned()]));
 }
 
 pub(crate) fn a_killed_workers_job_is_run_again_when_its_lease_is_over(front: &dyn Front) {

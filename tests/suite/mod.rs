@@ -526,6 +526,7 @@ macro_rules! bodies {
                 a_handler_that_outlives_its_lease_runs_once_beside_a_live_peer,
                 a_handler_that_keeps_its_thread_busy_keeps_its_claim,
                 without_renewal_a_lease_ends_in_its_time,
+                a_worker_whose_interest_is_refused_again_and_again_keeps_its_claims,
                 a_handler_whose_claim_is_lost_is_told_so,
                 a_panic_on_top_of_a_panic_does_not_end_the_process,
             ]

@@ -6,6 +6,7 @@ use super::world::{Behaviour, Mishap, World, config, kind, ms};
 use crate::engine::{Input, Link};
 use crate::registry::KindRule;
 use crate::report::Verdict;
+use crate::statement::Statement;
 use crate::{Priority, notification};
 
 const S: fn(u64) -> Duration = Duration::from_secs;
@@ -94,12 +95,12 @@ fn a_worker_whose_interest_is_refused_listens_all_the_same_and_says_it_again() {
 fn an_interest_that_is_always_refused_keeps_the_link_from_nothing() {
     let mut world = World::new(1);
     world.behave(|_, _| Behaviour { cooperative: true, ..Behaviour::takes(S(100_000)) });
-    world.refuses_interest = true;
+    world.refuses = |it| matches!(it, Statement::Interest(_));
     let node = world.add(config(4), vec![KindRule { lease: S(3), ..kind("a") }]);
     let id = world.server.enqueue("a", Priority::Normal, Duration::ZERO);
     world.run_until(S(60));
     assert_eq!((world.handlers(node), world.entries("stale-recovered")), (1, 0), "its lease is renewed");
-    assert!(world.nodes[node].sent("interest") > 10);
+    assert!((55..=62).contains(&world.nodes[node].sent("interest")), "once a second");
     world.request_cancel(&[id]);
     assert!(world.run_while(S(66), |world| world.entries("cancelled") == 0));
 }

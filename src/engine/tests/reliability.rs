@@ -8,6 +8,7 @@ use crate::engine::Link;
 use crate::job::RunId;
 use crate::observer::Event;
 use crate::registry::KindRule;
+use crate::statement::Statement;
 
 const S: fn(u64) -> Duration = Duration::from_secs;
 
@@ -341,5 +342,30 @@ fn a_claim_that_takes_effect_long_after_its_link_was_lost_is_given_back() {
         world.enqueue("a", Priority::Normal, Duration::ZERO);
         assert!(world.run_while(S(20), |world| !world.all_finished()), "after {after} s");
         assert_eq!(world.entries("stale-recovered"), 0);
+    }
+}
+
+#[test]
+fn what_the_server_has_refused_for_long_holds_no_renewal_up() {
+    let refused: [fn(&Statement) -> bool; 3] = [
+        |it| matches!(it, Statement::Interest(_)),
+        |it| matches!(it, Statement::Listen),
+        |it| matches!(it, Statement::Interest(_) | Statement::Listen | Statement::Inquiry(_) | Statement::Notify(_)),
+    ];
+    for refuses in refused {
+        let mut world = World::new(1);
+        world.behave(|_, _| Behaviour::takes(S(7)));
+        world.refuses = refuses;
+        let node = world.add(config(1), vec![leased("a", 3)]);
+        // An idle worker, none of whose statements over that link has succeeded.
+        world.run_until(S(60));
+        world.server.enqueue("a", Priority::Normal, Duration::ZERO);
+        assert!(world.run_while(S(100), |world| world.starts.is_empty()));
+        let (started, _) = world.starts[0];
+        world.run_until(started + S(6));
+        let renewed = world.nodes[node].statements.iter().filter(|(_, name)| *name == "renew").map(|(at, _)| *at);
+        let times: Vec<Duration> = [started].into_iter().chain(renewed.filter(|at| *at > started)).collect();
+        assert!(times.len() >= 6, "{times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] < ms(1_100)), "{times:?}");
     }
 }

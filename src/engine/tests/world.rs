@@ -137,8 +137,8 @@ pub(super) struct World {
     pub(super) hung: bool,
     /// Somebody holds a lock on the table: what writes is refused after the lock's time-out.
     pub(super) locked: bool,
-    /// It is out of memory for locks: no interest is taken.
-    pub(super) refuses_interest: bool,
+    /// What it refuses each time, such as interests when it is out of memory for locks.
+    pub(super) refuses: fn(&Statement) -> bool,
     /// How many notifications were sent.
     pub(super) notified: usize,
     /// Workers that come from here on do not listen for notifications.
@@ -175,7 +175,7 @@ impl World {
             server_up: true,
             hung: false,
             locked: false,
-            refuses_interest: false,
+            refuses: |_| false,
             notified: 0,
             deaf: false,
             unreachable: BTreeSet::new(),
@@ -454,8 +454,7 @@ impl World {
             _ if self.chance(self.faults.slow) => ms(self.random(3_000)),
             _ => Duration::ZERO,
         };
-        let no_room = self.refuses_interest && matches!(statement, Statement::Interest(_));
-        if no_room || matches!(mishap, Some(Mishap::Refused)) || self.chance(self.faults.refused) {
+        if (self.refuses)(&statement) || matches!(mishap, Some(Mishap::Refused)) || self.chance(self.faults.refused) {
             self.schedule(TRIP + slow, Happening::Tell(node, Input::Reply(id, Err(refused()))));
             return;
         }
