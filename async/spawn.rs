@@ -20,7 +20,8 @@ pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// It is called inside the worker's `run` future, so what that future's executor provides is at hand, and it must not
 /// block. A future that is thrown away unfinished, or a spawner that panics, gives its job back without a failure;
-/// several in a row end the worker with [`ErrorKind::Spawner`](crate::ErrorKind::Spawner).
+/// several claims in a row whose runs are thrown away end the worker with
+/// [`ErrorKind::Spawner`](crate::ErrorKind::Spawner).
 pub trait Spawn: Send + Sync + 'static {
     /// Arranges for `run` to be polled to its end.
     fn spawn(&self, run: BoxFuture);
