@@ -90,27 +90,24 @@ impl Engine {
     }
 
     pub(super) fn lease_deadline(&self) -> Option<Instant> {
-        let renewal = self.leases.renew_at.filter(|_| self.renewal_link_is_idle());
+        let renewal = self.leases.renew_at.filter(|_| self.may_renew());
         sooner(renewal, self.leases.reconcile_at.filter(|_| self.work.is_idle() && self.settle_link_is_quiet()))
     }
 
-    fn renewal_link_is_idle(&self) -> bool {
-        self.may_renew_over(if self.watch.is_up() { &self.watch } else { &self.work })
+    /// The link that renews: while the watch link is down, the work link takes it on.
+    fn renewal_link(&self) -> (Link, &LinkState<Purpose>) {
+        if self.watch.is_up() { (Link::Watch, &self.watch) } else { (Link::Work, &self.work) }
     }
 
     /// Whatever else the server has refused holds no renewal up; only a renewal that was refused waits like all others.
-    fn may_renew_over(&self, link: &LinkState<Purpose>) -> bool {
+    fn may_renew(&self) -> bool {
+        let (_, link) = self.renewal_link();
         if self.leases.failing { link.is_idle() } else { link.is_free() }
     }
 
-    /// The renewal to send now over `link`. While the watch link is down, the work link takes it on.
+    /// The renewal to send now over `link`.
     pub(super) fn renewal_due(&mut self, now: Instant, link: Link) -> Option<(Statement, Purpose)> {
-        let here = match link {
-            Link::Watch => true,
-            Link::Work => !self.watch.is_up(),
-            Link::Settle => false,
-        };
-        if !here || !self.renewal_link_is_idle() || self.leases.renew_at.is_none_or(|at| at > now) {
+        if self.renewal_link().0 != link || !self.may_renew() || self.leases.renew_at.is_none_or(|at| at > now) {
             return None;
         }
         let held = || self.runs.iter().filter(|(_, run)| is_renewed(run));

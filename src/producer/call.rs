@@ -66,29 +66,22 @@ pub(super) struct Insert {
 
 /// What to tell a caller whose request could not be sent in time, or was refused until then: the `trouble`.
 pub(super) fn in_vain(request: &Request, trouble: Option<&Fault>) -> Error {
-    let why = unreached("in time", trouble);
-    let error = match request {
-        Request::Enqueue(_) | Request::Keyed(_) => {
-            Error::new(ErrorKind::NotEnqueued, format!("the job was not enqueued: {why}"))
-        }
-        Request::Inquire(inquiry) => Error::new(ErrorKind::Unavailable, format!("{}: {why}", inquiry.doing())),
-        Request::Probe | Request::RecoverStale => Error::new(ErrorKind::Unavailable, why),
+    let (kind, what) = match request {
+        Request::Enqueue(_) | Request::Keyed(_) => (ErrorKind::NotEnqueued, "the job was not enqueued: ".to_owned()),
+        Request::Inquire(inquiry) => (ErrorKind::Unavailable, format!("{}: ", inquiry.doing())),
+        Request::Probe | Request::RecoverStale => (ErrorKind::Unavailable, String::new()),
     };
-    caused(error, trouble)
+    unreached(kind, &what, "in time", trouble)
 }
 
-/// Why nothing came of a request, with what the server or the connection said last.
-pub(super) fn unreached(when: &str, trouble: Option<&Fault>) -> String {
-    match trouble {
-        Some(Fault { kind: FaultKind::Link, message, .. }) => {
-            format!("the server could not be reached {when} ({message}); try again later")
-        }
-        Some(Fault { message, .. }) => format!("the server did not take it {when} ({message}); try again later"),
-        None => format!("the server could not be reached {when}; try again later"),
-    }
-}
-
-pub(super) fn caused(error: Error, trouble: Option<&Fault>) -> Error {
+/// That nothing came of a request, with what the server or the connection said last.
+pub(super) fn unreached(kind: ErrorKind, what: &str, when: &str, trouble: Option<&Fault>) -> Error {
+    let why = match trouble {
+        Some(Fault { kind: FaultKind::Link, message, .. }) => format!("could not be reached {when} ({message})"),
+        Some(Fault { message, .. }) => format!("did not take it {when} ({message})"),
+        None => format!("could not be reached {when}"),
+    };
+    let error = Error::new(kind, format!("{what}the server {why}; try again later"));
     match trouble.and_then(|fault| fault.source.clone()) {
         Some(source) => error.with_postgres(source),
         None => error,

@@ -19,7 +19,7 @@ use crate::time::{later, sooner};
 use crate::{Effect, Enqueued, JobId};
 
 use super::bulk::MAX_BYTES;
-use super::call::{CallId, Response, caused, unreached};
+use super::call::{CallId, Response, unreached};
 use super::inserting::{Aftermath, gone_wrong};
 use super::{Producer, Purpose};
 
@@ -305,8 +305,7 @@ pub(super) fn too_late(call: &KeyedCall) -> Error {
 fn in_vain(it: &Queued, trouble: Option<&Fault>) -> Error {
     if !it.held_up {
         let when = if it.has_met { "in the time that `merge` had left" } else { "in time" };
-        let what = format!("the job was not enqueued: {}", unreached(when, trouble));
-        return caused(Error::new(ErrorKind::NotEnqueued, what), trouble);
+        return unreached(ErrorKind::NotEnqueued, "the job was not enqueued: ", when, trouble);
     }
     let (kind, key) = it.key();
     let what = format!(

@@ -223,28 +223,27 @@ fn claimed(rows: &[Row]) -> ClaimReply {
 #[derive(Default)]
 pub(super) struct Claimed {
     reply: ClaimReply,
-    /// Since the first row.
-    columns: Option<Columns>,
+    any: bool,
 }
 
 impl Claimed {
     pub(super) fn take(&mut self, row: &Row) {
         let reply = &mut self.reply;
-        let columns = self.columns.get_or_insert_with(|| {
+        if !self.any {
+            self.any = true;
             // The same in each row.
             reply.looked_for = get(row, "looked_for").ok();
             reply.looked = count(row, "looked").unwrap_or(0);
             reply.stale = get(row, "stale").unwrap_or(false);
-            Columns::of(row)
-        });
-        let id = match columns.run_id(row) {
+        }
+        let id = match run_id(row) {
             Ok(id) => id,
             Err(error) => {
                 let why = format_args!("a claimed row is left to recovery, for its number cannot be read: {error}");
                 return notice(Level::Warn, why);
             }
         };
-        match columns.claimed_job(id, row) {
+        match claimed_job(id, row) {
             Ok(job) => reply.jobs.push(job),
             Err(error) => reply.malformed.push(malformed(id, row, error)),
         }
@@ -256,74 +255,19 @@ impl Claimed {
     }
 }
 
-/// Where the columns of claimed rows are: looked up by name once, not for each of hundreds of rows.
-struct Columns {
-    id: Column,
-    run_count: Column,
-    kind: Column,
-    priority: Column,
-    created_at: Column,
-    visible_at: Column,
-    claimed_at: Column,
-    failure_count: Column,
-    payload: Column,
-    carry: Column,
-    trace: Column,
-}
-
-impl Columns {
-    fn of(row: &Row) -> Self {
-        let column = |name| Column::find(row, name);
-        Self {
-            id: column("id"),
-            run_count: column("run_count"),
-            kind: column("kind"),
-            priority: column("priority"),
-            created_at: column("created_at"),
-            visible_at: column("visible_at"),
-            claimed_at: column("claimed_at"),
-            failure_count: column("failure_count"),
-            payload: column("payload"),
-            carry: column("carry"),
-            trace: column("trace"),
-        }
-    }
-
-    fn run_id(&self, row: &Row) -> Result<RunId, ReadError> {
-        Ok(RunId { job: self.id.get(row)?, run: self.run_count.get(row)? })
-    }
-
-    fn claimed_job(&self, id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {
-        Ok(ClaimedJob {
-            id,
-            kind: self.kind.get(row)?,
-            priority: priority(self.priority.get::<i16>(row)?.into())?,
-            created_at: self.created_at.get(row)?,
-            visible_at: self.visible_at.get(row)?,
-            claimed_at: self.claimed_at.get(row)?,
-            failure_count: self.failure_count.get(row)?,
-            payload: self.payload.get::<Option<AsJson<Json>>>(row)?.map(|json| json.0).ok_or_else(no_payload)?,
-            carry: self.carry.get::<Option<AsJson<Json>>>(row)?.map(|json| json.0),
-            trace: self.trace.get::<Option<&str>>(row)?.map(Arc::from),
-        })
-    }
-}
-
-/// One of them; missing, its place is beyond the last one.
-struct Column {
-    name: &'static str,
-    at: usize,
-}
-
-impl Column {
-    fn find(row: &Row, name: &'static str) -> Self {
-        let columns = row.columns();
-        Self { name, at: columns.iter().position(|it| it.name() == name).unwrap_or(columns.len()) }
-    }
-
-    fn get<'a, T: FromSql<'a>>(&self, row: &'a Row) -> Result<T, ReadError> {
-        row.try_get(self.at).map_err(|error| unreadable(self.name, &error))
-    }
+fn claimed_job(id: RunId, row: &Row) -> Result<ClaimedJob, ReadError> {
+    Ok(ClaimedJob {
+        id,
+        kind: get(row, "kind")?,
+        priority: priority(get::<i16>(row, "priority")?.into())?,
+        created_at: get(row, "created_at")?,
+        visible_at: get(row, "visible_at")?,
+        claimed_at: get(row, "claimed_at")?,
+        failure_count: get(row, "failure_count")?,
+        payload: payload(row, "payload")?,
+        carry: json(row, "carry")?,
+        trace: get::<Option<&str>>(row, "trace")?.map(Arc::from),
+    })
 }
 
 fn malformed(id: RunId, row: &Row, error: ReadError) -> Malformed {
@@ -477,11 +421,7 @@ pub(super) fn priority(code: i32) -> Result<Priority, ReadError> {
 
 /// Only a row that a bug or a person has spoilt has none.
 pub(super) fn payload(row: &Row, name: &str) -> Result<Json, ReadError> {
-    json(row, name)?.ok_or_else(no_payload)
-}
-
-fn no_payload() -> ReadError {
-    ReadError::new("there is no payload")
+    json(row, name)?.ok_or_else(|| ReadError::new("there is no payload"))
 }
 
 pub(super) fn json(row: &Row, name: &str) -> Result<Option<Json>, ReadError> {
@@ -494,9 +434,5 @@ fn seconds(row: &Row, name: &str) -> Result<Option<f64>, ReadError> {
 }
 
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, ReadError> {
-    row.try_get(name).map_err(|error| unreadable(name, &error))
-}
-
-fn unreadable(name: &str, error: &tokio_postgres::Error) -> ReadError {
-    ReadError::new(format!("{name}: {}", chain(error)))
+    row.try_get(name).map_err(|error| ReadError::new(format!("{name}: {}", chain(&error))))
 }

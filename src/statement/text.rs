@@ -178,8 +178,14 @@ impl Text {
             Self::Claim => return Cow::Owned(claim(Look::Plain)),
             Self::ClaimFrom => return Cow::Owned(headed("claim_from: claim, from known keys on.", Look::From)),
             Self::ClaimMany => return Cow::Owned(headed("claim_many: claim, when there are many kinds.", Look::Many)),
-            Self::SettleCompleted => return Cow::Owned(settle_completed()),
-            Self::SettleDiscarded => return Cow::Owned(settle_discarded()),
+            Self::SettleCompleted => {
+                let whole = include_str!("../sql/settle_completed.sql");
+                return Cow::Owned(whole.replace("{completed}", &settled(COMPLETED)));
+            }
+            Self::SettleDiscarded => {
+                let whole = include_str!("../sql/settle_discarded.sql");
+                return Cow::Owned(whole.replace("{discarded}", &settled(DISCARDED)));
+            }
             Self::ExchangeCompleted => return Cow::Owned(exchange(self, COMPLETED, Look::Plain)),
             Self::ExchangeCompletedFrom => return Cow::Owned(exchange(self, COMPLETED, Look::From)),
             Self::ExchangeCompletedMany => return Cow::Owned(exchange(self, COMPLETED, Look::Many)),
@@ -278,19 +284,16 @@ fn headed(head: &str, look: Look) -> String {
     format!("-- {head}\n{}", claim(look))
 }
 
-fn settle_completed() -> String {
-    include_str!("../sql/settle_completed.sql").replace("{completed}", COMPLETED.trim_end())
-}
-
-fn settle_discarded() -> String {
-    include_str!("../sql/settle_discarded.sql").replace("{discarded}", DISCARDED.trim_end())
+/// What a brief settlement does.
+fn settled(part: &str) -> String {
+    part.trim_end().replace("    {locked}", include_str!("../sql/parts/locked.sql").trim_end())
 }
 
 /// A settlement and a claim as one statement, which needs no `BEGIN` and no `COMMIT` around it.
 ///
 /// The claim's parameters come first, then those of the settlement without the worker, which both have.
 fn exchange(text: Text, settle: &str, look: Look) -> String {
-    let settled = format!("\n{},\n", behind(settle.trim_end(), look.params()));
+    let settled = format!("\n{},\n", behind(&settled(settle), look.params()));
     let both = include_str!("../sql/parts/both.sql");
     let claim = claim_between(&settled, ",\ntaken AS (", both.trim_end(), look);
     format!(
